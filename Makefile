@@ -1,0 +1,91 @@
+# Everything a developer or operator runs. `make` alone lists it.
+PYTHON ?= python3
+VENV := .venv
+BIN := $(VENV)/bin
+CLIENTS := .venv-clients
+BENCH := .venv-bench
+STAMPS := .make
+TEST_JOBS ?= auto
+
+.DEFAULT_GOAL := help
+.PHONY: help run setup test test-fast test-codex check fmt lint types wire lock bench clean
+
+help: ## List the targets
+	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  %-12s %s\n", $$1, $$2}'
+
+run: $(STAMPS)/serve ## Start the server on http://127.0.0.1:8787 (ARGS="--port 9000" adds flags)
+	@exec $(BIN)/antiphon serve $(ARGS)
+
+setup: $(STAMPS)/test $(STAMPS)/clients $(STAMPS)/npm ## Install everything development and tests need
+
+test: setup ## Run all tests but the slow suites
+	$(BIN)/python -m pytest -n $(TEST_JOBS) --dist loadgroup -m "not codex" tests
+	@$(BIN)/python -m tests.support.skipped
+
+test-fast: $(STAMPS)/test ## Run the tests that need neither browser nor SDKs
+	$(BIN)/python -m pytest -n $(TEST_JOBS) --dist loadgroup -m "not codex and not browser and not clients" tests
+
+test-codex: setup $(STAMPS)/codex ## Run the Codex CLI against the server
+	$(BIN)/python -m pytest -m codex tests/codex
+
+check: lint types test-fast ## What to run before a commit
+
+fmt: $(STAMPS)/test ## Format the code
+	$(BIN)/ruff format . && $(BIN)/ruff check --fix .
+
+lint: $(STAMPS)/test ## Check style
+	$(BIN)/ruff format --check . && $(BIN)/ruff check .
+
+types: $(STAMPS)/test ## Check types
+	$(BIN)/mypy
+
+wire: $(STAMPS)/test ## Write protocol/schema and the tables of protocol/PROTOCOL.md anew from the models
+	$(BIN)/python -m antiphon_protocol.schema && $(BIN)/python -m antiphon_protocol.tables
+
+lock: ## Write requirements.lock anew from pyproject.toml
+	$(PYTHON) -m venv $(STAMPS)/lock-venv && $(STAMPS)/lock-venv/bin/pip install -q uv
+	$(STAMPS)/lock-venv/bin/uv pip compile -q --universal --python-version 3.11 --no-header --no-annotate \
+		--no-emit-index-url --no-emit-find-links pyproject.toml --extra test --extra dev -o requirements.lock
+
+bench: $(STAMPS)/serve $(STAMPS)/bench ## Measure (ARGS="--quick" for a minute's run)
+	$(BENCH)/bin/python -m bench.run $(ARGS)
+
+clean: ## Remove environments and caches
+	rm -rf $(VENV) $(CLIENTS) $(BENCH) $(STAMPS) tests/browser/node_modules tests/clients/node/node_modules tests/codex/node_modules
+
+$(STAMPS)/venv:
+	@mkdir -p $(STAMPS)
+	$(PYTHON) -c 'import sys; sys.exit("Python 3.11 or newer is needed, this is " + sys.version) if sys.version_info < (3, 11) else None'
+	$(PYTHON) -m venv $(VENV)
+	@touch $@
+
+$(STAMPS)/serve: $(STAMPS)/venv pyproject.toml requirements.lock
+	@echo "Installing the server into $(VENV) ..."
+	@$(BIN)/python -m pip install --quiet --disable-pip-version-check -c requirements.lock -e . 
+	@touch $@
+
+$(STAMPS)/test: $(STAMPS)/serve
+	@$(BIN)/python -m pip install --quiet --disable-pip-version-check -c requirements.lock -e '.[test,dev]'
+	@touch $@
+
+$(STAMPS)/clients: tests/clients/requirements.txt
+	@mkdir -p $(STAMPS)
+	$(PYTHON) -m venv $(CLIENTS)
+	@$(CLIENTS)/bin/python -m pip install --quiet --disable-pip-version-check -r tests/clients/requirements.txt
+	@touch $@
+
+$(STAMPS)/npm: tests/browser/package-lock.json tests/clients/node/package-lock.json
+	@mkdir -p $(STAMPS)
+	npm ci --silent --no-audit --no-fund --prefix tests/browser
+	npm ci --silent --no-audit --no-fund --prefix tests/clients/node
+	@touch $@
+
+$(STAMPS)/codex: tests/codex/package-lock.json
+	npm ci --silent --no-audit --no-fund --prefix tests/codex
+	@touch $@
+
+$(STAMPS)/bench: bench/requirements.txt
+	@mkdir -p $(STAMPS)
+	$(PYTHON) -m venv $(BENCH)
+	@$(BENCH)/bin/python -m pip install --quiet --disable-pip-version-check -r bench/requirements.txt
+	@touch $@

@@ -1,0 +1,101 @@
+"""Every error code of ours, in one table. `protocol/PROTOCOL.md` prints it; a test holds both to each other.
+
+An upstream's own codes pass through a failed run unchanged and are not listed here.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Literal
+
+Place = Literal["request", "run", "extension"]
+
+
+@dataclass(frozen=True, slots=True)
+class CodeSpec:
+    """What one code means on the wire.
+
+    place: `request` answers a create or an HTTP call, `run` ends a run that had begun,
+    `extension` answers an `antiphon:` command. status: HTTP status, also the integer
+    `status` of a WebSocket `error` event. retryable: sending the same again later can work.
+    """
+
+    status: int
+    retryable: bool
+    place: tuple[Place, ...]
+    meaning: str
+
+
+def _request(status: int, meaning: str, *, retryable: bool = False) -> CodeSpec:
+    return CodeSpec(status, retryable, ("request",), meaning)
+
+
+def _extension(status: int, meaning: str) -> CodeSpec:
+    return CodeSpec(status, False, ("extension",), meaning)
+
+
+CODES: dict[str, CodeSpec] = {
+    # What the client sent cannot be read.
+    "invalid_json": _request(400, "The frame or body is not one JSON object we can hold exactly."),
+    "unsupported_event_type": _request(400, "The frame has no `type` this server knows."),
+    "invalid_request": _request(400, "A field is missing, of the wrong type or out of range; `param` names it."),
+    "unsupported_parameter": _request(400, "A field is valid but this server does not offer what it asks for."),
+    "unsupported_media_type": _request(415, "A request body needs `Content-Type: application/json`."),
+    "payload_too_large": _request(413, "The body is larger than the limit."),
+    # Lanes and connections.
+    "invalid_stream_id": _request(400, "`stream_id` is not 1-256 characters of A-Z a-z 0-9 _ . -"),
+    "websocket_stream_limit_reached": _request(400, "The connection already used all its named lanes."),
+    "websocket_connection_limit_reached": _request(
+        400, "The connection is too old for new turns.", retryable=True
+    ),
+    "too_many_queued": _request(429, "The connection has too many turns waiting.", retryable=True),
+    "lane_in_use": CodeSpec(400, False, ("request", "extension"), "The lane belongs to an attachment."),
+    # What the request refers to.
+    "previous_response_not_found": _request(
+        404, "Unknown, foreign, evicted or deleted parent (400 on WebSocket)."
+    ),
+    "response_not_continuable": _request(400, "The parent failed; continue from the response before it."),
+    "response_in_progress": _request(409, "The response has not ended yet.", retryable=True),
+    "tool_output_missing": _request(400, "The parent has open calls that the input does not answer."),
+    "tool_output_unknown": _request(400, "An output answers a call that is not open here."),
+    "tool_output_duplicate": _request(400, "Two outputs answer the same call, or it was answered before."),
+    "model_not_found": _request(404, "No configured upstream has this model."),
+    "response_not_found": CodeSpec(404, False, ("request", "extension"), "Unknown or foreign response id."),
+    "idempotency_conflict": _request(409, "The idempotency key was used with another body."),
+    "epoch_changed": CodeSpec(409, False, ("request", "extension"), "The cursor lies past a fork of the log."),
+    "cursor_in_future": CodeSpec(400, False, ("request", "extension"), "The cursor is past the head of the log."),
+    "cursor_expired": CodeSpec(410, False, ("request", "extension"), "Events after the cursor are gone."),
+    "not_found": _request(404, "No such path."),
+    "method_not_allowed": _request(405, "The path does not take this method."),
+    # Who asks.
+    "invalid_api_key": _request(401, "The API key is missing or unknown."),
+    "forbidden": CodeSpec(403, False, ("request", "extension"), "The role of this key does not allow it."),
+    "host_not_allowed": _request(403, "The Host header is not one this server answers to."),
+    "origin_not_allowed": _request(403, "The Origin is not this server's own."),
+    "forwarded_not_allowed": _request(403, "Forwarded requests need authentication or a trusted proxy."),
+    # The extension.
+    "hello_required": _extension(400, "The first extension command must be `antiphon:hello`."),
+    "unknown_command": _extension(400, "This server does not know the extension command."),
+    "unsupported_version": _extension(400, "The protocol version of the hello is not supported."),
+    "invalid_command": _extension(400, "A field of the command is missing or of the wrong type."),
+    "not_attached": _extension(404, "This connection has no such attachment."),
+    "too_many_attachments": _extension(400, "The connection already holds all the attachments it may."),
+    # The server itself.
+    "server_draining": CodeSpec(
+        503, True, ("request", "extension"), "The server is shutting down; try again elsewhere or later."
+    ),
+    "server_error": CodeSpec(500, True, ("request", "run"), "A fault of ours; the details are in the log only."),
+    "server_lost": CodeSpec(500, True, ("run",), "The server that owned the run went away before the end."),
+    "storage_unavailable": CodeSpec(503, True, ("request", "run"), "The store did not take or give the data."),
+    # Upstreams.
+    "upstream_unavailable": CodeSpec(503, True, ("run",), "The upstream could not be reached or answered 5xx."),
+    "upstream_error": CodeSpec(
+        502, True, ("run",), "The upstream refused or broke off without a code of its own."
+    ),
+    "upstream_timeout": CodeSpec(504, True, ("run",), "The upstream did not answer in time."),
+}
+
+INCOMPLETE_REASONS: dict[str, str] = {
+    "cancelled": "A client cancelled the run; `response.status` is `cancelled`.",
+}
+"""Our values of `response.incomplete_details.reason`, beside those an upstream gives."""

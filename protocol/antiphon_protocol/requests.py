@@ -1,0 +1,111 @@
+"""What a client sends in the standard vocabulary: the create, and the small frames beside it (PROTOCOL 5, 7)."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any, Literal
+
+from pydantic import ConfigDict, Field, TypeAdapter
+
+from antiphon_protocol.base import Count, Id, JsonObject, StreamId, Wire, opt, type_names
+from antiphon_protocol.extension import AnyCommand
+from antiphon_protocol.input_items import InputItem
+from antiphon_protocol.tools import ToolChoice, ToolParam
+
+Short = Annotated[str, Field(max_length=64)]
+IdempotencyKey = Annotated[str, Field(min_length=1, max_length=256)]
+
+
+class CreateExtras(Wire):
+    """Our own object in a create. It is never sent upstream, and an unknown key in it is refused."""
+
+    model_config = ConfigDict(extra="forbid")
+
+    on_disconnect: Literal["continue"] | Annotated[float, Field(ge=0, le=86_400)] | None = opt(
+        "`continue`, or seconds after which a run that nobody listens to is cancelled."
+    )
+    labels: dict[Short, Annotated[str, Field(max_length=256)]] | None = opt("Shown in RunState.", max_length=16)
+    visibility: Literal["tenant", "private"] | None = opt("`private`: only the creator and operators see the run.")
+    upstream_authorization: str | None = opt("The caller's own upstream credential. Never echoed, logged, stored.")
+
+
+class CreateRequest(Wire):
+    """The body of a create, the same on HTTP and on the socket. Unknown fields are ignored."""
+
+    model: Id
+    input: str | list[InputItem] = Field(default_factory=list)
+    instructions: str | list[Any] | None = None
+    previous_response_id: Id | None = None
+    conversation: str | JsonObject | None = None
+    store: bool | None = None
+    stream: bool | None = None
+    background: bool | None = None
+    generate: bool | None = None
+    tools: list[ToolParam] | None = None
+    tool_choice: ToolChoice | None = None
+    parallel_tool_calls: bool | None = None
+    max_tool_calls: Count | None = None
+    max_output_tokens: Annotated[int, Field(ge=1)] | None = None
+    text: JsonObject | None = None
+    reasoning: JsonObject | None = None
+    include: list[str] | None = None
+    temperature: Annotated[float, Field(ge=0, le=2)] | None = None
+    top_p: Annotated[float, Field(ge=0, le=1)] | None = None
+    top_logprobs: Annotated[int, Field(ge=0, le=20)] | None = None
+    truncation: Literal["auto", "disabled"] | None = None
+    metadata: Annotated[dict[Short, Annotated[str, Field(max_length=512)]], Field(max_length=16)] | None = None
+    user: str | None = None
+    safety_identifier: str | None = None
+    prompt_cache_key: str | None = None
+    service_tier: str | None = None
+    antiphon: CreateExtras | None = None
+
+
+class ResponseCreate(CreateRequest):
+    """A create on a socket."""
+
+    type: Literal["response.create"]
+    stream_id: StreamId | None = opt()
+    idempotency_key: IdempotencyKey | None = opt()
+
+
+class ResponseCancel(Wire):
+    """End this run. Its terminal event is the answer."""
+
+    type: Literal["response.cancel"]
+    response_id: Id
+
+
+class ResponseProcessed(Wire):
+    """Older clients say that they have read a response. Ignored."""
+
+    type: Literal["response.processed"]
+    response_id: str | None = opt()
+
+
+class ResponseSteer(Wire):
+    """Words for a run in progress."""
+
+    type: Literal["response.steer"]
+    previous_response_id: Id
+    input: str | list[JsonObject]
+
+
+class ResponseInject(Wire):
+    """Tool outputs for a run in progress."""
+
+    type: Literal["response.inject"]
+    response_id: Id
+    input: list[Any]
+
+
+AnyRequest = ResponseCreate | ResponseCancel | ResponseProcessed | ResponseSteer | ResponseInject
+
+ClientRequest = Annotated[AnyRequest, Field(discriminator="type")]
+ClientEvent = Annotated[AnyRequest | AnyCommand, Field(discriminator="type")]
+"""Every frame from client to server."""
+
+REQUEST_TYPES: frozenset[str] = type_names(ClientRequest)
+
+client_request: TypeAdapter[AnyRequest] = TypeAdapter(ClientRequest)
+client_event: TypeAdapter[AnyRequest | AnyCommand] = TypeAdapter(ClientEvent)
+create_request: TypeAdapter[CreateRequest] = TypeAdapter(CreateRequest)

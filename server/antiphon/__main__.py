@@ -1,0 +1,5 @@
+"""`python -m antiphon`."""
+
+from antiphon.cli.main import app
+
+app()

@@ -1,0 +1,147 @@
+"""Composition: the one place that names concrete adapters and decides who knows whom."""
+
+from __future__ import annotations
+
+import asyncio
+from pathlib import Path
+from typing import Any
+
+import structlog
+
+from antiphon.clock import RandomIds, SystemClock
+from antiphon.errors import StorageError
+from antiphon.governance.identity import NoAuthentication, StaticKeys
+from antiphon.journal.sqlite import SqliteJournal
+from antiphon.ops.lifecycle import Lifecycle
+from antiphon.ops.registry import RunRegistry
+from antiphon.ports import Authenticator, Clock, Ids
+from antiphon.runs.directory import RunDirectory
+from antiphon.runs.ending import RunEnder
+from antiphon.runs.idempotency import IdempotencyKeys
+from antiphon.runs.janitor import Janitor
+from antiphon.runs.loop import RunLoop
+from antiphon.runs.recovery import Recovery
+from antiphon.runs.service import RunService
+from antiphon.runs.supervisor import Supervisor
+from antiphon.session.engine import Engine
+from antiphon.session.hub import Hub
+from antiphon.settings import Settings
+from antiphon.store.database import DatabaseLock, migrate, open_reader
+from antiphon.store.responses import ResponseReader
+from antiphon.store.writer import SqliteWriter
+from antiphon.transport.asgi import build_asgi
+from antiphon.upstream.build import build_upstreams
+
+log = structlog.get_logger(__name__)
+
+
+class Antiphon:
+    """One server: everything it is made of, its start, its drain, its stop."""
+
+    def __init__(
+        self,
+        settings: Settings,
+        *,
+        config: Path | None = None,
+        clock: Clock | None = None,
+        ids: Ids | None = None,
+    ) -> None:
+        clock, ids = clock or SystemClock(), ids or RandomIds()
+        self.settings = settings
+        database = settings.database_path
+        self._lock = DatabaseLock(database)
+        self._engine = open_reader(database)
+        self._reader = ResponseReader(self._engine)
+        self._writer = SqliteWriter(database, full_sync=settings.journal.mode == "strict")
+        self._journal = SqliteJournal(self._writer, self._reader, settings.journal)
+        self._router = build_upstreams(settings, clock, config)
+        self.lifecycle = Lifecycle(ids.token(), clock)
+        self.registry = RunRegistry(self.lifecycle, clock)
+        directory = RunDirectory(self._reader, self._journal)
+        ender = RunEnder(self._journal, self.registry, clock, settings.store.retry_s)
+        loop = RunLoop(self._journal, self.registry, ender)
+        self._supervisor = Supervisor(loop, ender, directory, settings.store.grace_s)
+        keys = IdempotencyKeys(self._reader, clock)
+        self.service = RunService(
+            settings=settings,
+            router=self._router,
+            journal=self._journal,
+            registry=self.registry,
+            directory=directory,
+            supervisor=self._supervisor,
+            keys=keys,
+            writer=self._writer,
+            clock=clock,
+            ids=ids,
+        )
+        self._recovery = Recovery(self._reader, self._writer, settings.journal, clock, ids)
+        self._janitor = Janitor(self._writer, self.registry, keys, clock, settings.journal.retention_s)
+        self.hub = Hub(settings.timeouts.keepalive_s)
+        engine = Engine(
+            settings=settings,
+            service=self.service,
+            directory=directory,
+            supervisor=self._supervisor,
+            registry=self.registry,
+            journal=self._journal,
+            clock=clock,
+            ids=ids,
+        )
+        self.asgi = build_asgi(engine, self.hub, self._authenticator(), self._router.models, self._ready)
+        self._draining = False
+
+    async def start(self) -> None:
+        """Take the data folder, bring the tables up to date, end what a dead process left. Raises StartupError."""
+        self._lock.acquire()
+        await asyncio.to_thread(migrate, self.settings.database_path)
+        self._writer.start()
+        await self._recovery.recover()
+        self._janitor.start()
+        self.hub.start()
+
+    async def drain(self) -> None:
+        """Go away in order: readiness fails, work is refused aloud, running turns get time, sockets close."""
+        timeouts = self.settings.timeouts
+        self._draining = True
+        log.info("draining", running=self._supervisor.running, connections=len(self.hub))
+        await asyncio.sleep(timeouts.drain_pause_s)
+        self.service.draining = True
+        self.hub.drain(timeouts.drain_s)
+        try:
+            async with asyncio.timeout(timeouts.drain_s):
+                await self._supervisor.wait_idle()
+        except TimeoutError:
+            log.warning("drain_budget_spent", running=self._supervisor.running)
+        await self._supervisor.stop_all()
+        self.hub.shut()
+
+    async def stop(self) -> None:
+        """End everything that is left and let go of files and connections."""
+        self.service.draining = True
+        await self._supervisor.stop_all()
+        await self.hub.stop()
+        await self._janitor.stop()
+        await self._router.aclose()
+        await self._journal.aclose()
+        await self._writer.stop()
+        await self._engine.dispose()
+        self._lock.release()
+
+    async def _ready(self) -> dict[str, Any]:
+        """Whether new work is welcome here, and why not."""
+        store = self._journal.healthy
+        try:
+            async with asyncio.timeout(2):
+                await self._reader.ping()
+        except (StorageError, TimeoutError):
+            store = False
+        return {
+            "ready": store and not self._draining,
+            "draining": self._draining,
+            "store": "ok" if store else "unavailable",
+        }
+
+    def _authenticator(self) -> Authenticator:
+        if self.settings.auth_required:
+            return StaticKeys(self.settings.key, self.settings.tenant)
+        return NoAuthentication()

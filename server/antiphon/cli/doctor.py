@@ -1,0 +1,72 @@
+"""`antiphon doctor`: what the server would run with, and whether what it needs is there."""
+
+from __future__ import annotations
+
+import asyncio
+import socket
+from collections.abc import Awaitable, Callable
+from pathlib import Path
+
+import orjson
+from rich.console import Console
+from rich.table import Table
+
+from antiphon.clock import SystemClock
+from antiphon.errors import AntiphonError
+from antiphon.settings import Settings
+from antiphon.store.database import migrate
+from antiphon.upstream.build import build_upstreams
+
+Check = Callable[[], Awaitable[str]]
+"""Gives what was found; raises AntiphonError or OSError for what is wrong."""
+
+
+async def examine(settings: Settings, config: Path | None, console: Console) -> bool:
+    """Print settings and checks; True if all checks passed."""
+    console.print(f"[bold]Configuration[/bold] ({config or 'no file, defaults and environment'})")
+    # SecretStr renders as asterisks: no secret reaches the terminal.
+    console.print_json(orjson.dumps(settings.model_dump(mode="json")).decode())
+    table = Table("check", "result", "detail", title="Checks", title_justify="left")
+    good = True
+    for name, check in _checks(settings, config):
+        try:
+            table.add_row(name, "[green]ok[/green]", await check())
+        except (AntiphonError, OSError) as error:
+            good = False
+            table.add_row(name, "[red]failed[/red]", str(error))
+    console.print(table)
+    return good
+
+
+def _checks(settings: Settings, config: Path | None) -> list[tuple[str, Check]]:
+    async def data_folder() -> str:
+        settings.data_path.mkdir(parents=True, exist_ok=True)
+        probe = settings.data_path / ".doctor"
+        probe.write_bytes(b"")
+        probe.unlink()
+        return str(settings.data_path)
+
+    async def database() -> str:
+        await asyncio.to_thread(migrate, settings.database_path)
+        return str(settings.database_path)
+
+    async def port() -> str:
+        with socket.socket(socket.AF_INET6 if ":" in settings.host else socket.AF_INET) as probe:
+            probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+            probe.bind((settings.host, settings.port))
+        return f"{settings.host}:{settings.port} is free"
+
+    async def upstreams() -> str:
+        router = build_upstreams(settings, SystemClock(), config)
+        try:
+            names = [model["id"] for model in await router.models()]
+        finally:
+            await router.aclose()
+        return f"{len(names)} models: {', '.join(names[:8])}"
+
+    return [
+        ("data folder", data_folder),
+        ("database", database),
+        ("address", port),
+        ("models", upstreams),
+    ]

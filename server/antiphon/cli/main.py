@@ -1,0 +1,96 @@
+"""Commands: serve, doctor, version."""
+
+from __future__ import annotations
+
+import asyncio
+from pathlib import Path
+from typing import Annotated, NoReturn
+
+import typer
+import uvloop
+from rich.console import Console
+
+from antiphon import __version__
+from antiphon.app import Antiphon
+from antiphon.cli.doctor import examine
+from antiphon.cli.logs import configure_logs
+from antiphon.errors import StartupError
+from antiphon.server import AntiphonServer
+from antiphon.settings import Settings, find_config, load_settings
+
+app = typer.Typer(
+    help="Self-hosted real-time server for AI agent runs.",
+    no_args_is_help=True,
+    add_completion=False,
+    pretty_exceptions_enable=False,
+)
+console = Console(highlight=False)
+
+Config = Annotated[Path | None, typer.Option("--config", envvar="ANTIPHON_CONFIG", help="antiphon.toml to use.")]
+DataDir = Annotated[Path | None, typer.Option("--data-dir", help="Where data is kept. Default ~/.antiphon")]
+
+
+@app.command()
+def serve(
+    config: Config = None,
+    host: Annotated[str | None, typer.Option(help="Address to bind. Default 127.0.0.1")] = None,
+    port: Annotated[int | None, typer.Option(help="Port to bind; 0 picks a free one. Default 8787")] = None,
+    data_dir: DataDir = None,
+    log_level: Annotated[str | None, typer.Option(help="debug, info, warning or error.")] = None,
+    insecure: Annotated[
+        bool | None, typer.Option("--insecure", help="Allow auth = off on an address others can reach.")
+    ] = None,
+) -> None:
+    """Start the server."""
+    settings, path = _load(
+        config, host=host, port=port, data_dir=data_dir, log_level=log_level, insecure=insecure or None
+    )
+    configure_logs(settings.log_level, settings.log_format)
+    try:
+        uvloop.run(_serve(settings, path))
+    except StartupError as error:
+        _fail(error)
+
+
+@app.command()
+def doctor(config: Config = None, data_dir: DataDir = None) -> None:
+    """Print the effective configuration (secrets masked) and check everything the server depends on."""
+    settings, path = _load(config, data_dir=data_dir)
+    if not asyncio.run(examine(settings, path, console)):
+        raise typer.Exit(1)
+
+
+@app.command()
+def version() -> None:
+    """Print the version."""
+    console.print(__version__)
+
+
+async def _serve(settings: Settings, config: Path | None) -> None:
+    await AntiphonServer(Antiphon(settings, config=config)).serve(lambda url: _banner(settings, url))
+
+
+def _banner(settings: Settings, url: str) -> None:
+    key = "any key" if not settings.auth_required else "a key of [[key]]"
+    models = "the built-in models" if not settings.upstreams else "your upstream and the built-in models"
+    console.print(f"[bold]Antiphon {__version__}[/bold] answers with {models}.\n")
+    console.print(f"  Chat in the browser   {url}", soft_wrap=True)
+    console.print(f"  OpenAI clients        base_url={url}/v1  api_key={key}", soft_wrap=True)
+    console.print(f"  Data                  {settings.data_path}", soft_wrap=True)
+    console.print("\n  Try it                model antiphon/demo or antiphon/echo\n")
+
+
+def _load(config: Path | None, **flags: object) -> tuple[Settings, Path | None]:
+    try:
+        data_dir = flags.get("data_dir")
+        path = find_config(config, data_dir if isinstance(data_dir, Path) else Path("~/.antiphon"))
+        return load_settings(path, **flags), path
+    except StartupError as error:
+        _fail(error)
+
+
+def _fail(error: StartupError) -> NoReturn:
+    Console(stderr=True, highlight=False).print(
+        f"[red]antiphon cannot start:[/red] {error.message}", soft_wrap=True
+    )
+    raise typer.Exit(2)

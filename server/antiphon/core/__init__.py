@@ -1,0 +1,1 @@
+"""Pure decisions: no asyncio, time, random, os or logging in here. A test holds it."""

@@ -1,0 +1,51 @@
+"""A response's own input as `GET .../input_items` lists it: every item with an id, a type and a status."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import orjson
+
+from antiphon.core.assembly.wire import id_prefix
+from antiphon.errors import RequestError
+
+_WITH_STATUS = frozenset({"message", "function_call", "function_call_output"})
+
+
+def list_items(response_id: str, encoded: bytes) -> list[dict[str, Any]]:
+    """All items, oldest first. encoded: items joined by commas. Ids that clients did not give are derived."""
+    items: list[dict[str, Any]] = orjson.loads(b"[" + encoded + b"]")
+    return [_complete(item, response_id, index) for index, item in enumerate(items)]
+
+
+def _complete(item: dict[str, Any], response_id: str, index: int) -> dict[str, Any]:
+    kind = item.get("type") or "message"
+    whole = {"id": f"{id_prefix(kind)}_{response_id.removeprefix('resp_')}{index:04x}", **item, "type": kind}
+    if not whole["id"]:
+        whole["id"] = f"{id_prefix(kind)}_{response_id.removeprefix('resp_')}{index:04x}"
+    if kind in _WITH_STATUS:
+        whole.setdefault("status", "completed")
+    if kind == "message" and isinstance(whole.get("content"), str):
+        part = "output_text" if whole.get("role") == "assistant" else "input_text"
+        extra: dict[str, Any] = {"annotations": [], "logprobs": []} if part == "output_text" else {}
+        whole["content"] = [{"type": part, "text": whole["content"], **extra}]
+    return whole
+
+
+def page(items: list[dict[str, Any]], *, limit: int, order: str, after: str | None) -> dict[str, Any]:
+    """One page of a list. Raises RequestError if `after` is not in it."""
+    ordered = items if order == "asc" else items[::-1]
+    start = 0
+    if after is not None:
+        position = next((i for i, item in enumerate(ordered) if item["id"] == after), None)
+        if position is None:
+            raise RequestError(f"No item {after[:80]!r} in this list.", param="after")
+        start = position + 1
+    shown = ordered[start : start + limit]
+    return {
+        "object": "list",
+        "data": shown,
+        "first_id": shown[0]["id"] if shown else None,
+        "last_id": shown[-1]["id"] if shown else None,
+        "has_more": start + limit < len(ordered),
+    }

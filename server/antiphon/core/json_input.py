@@ -1,0 +1,93 @@
+"""Reading JSON that clients send: exact, bounded, never fatal (PROTOCOL "Bad input").
+
+Numbers are kept exactly or refused, nesting is bounded, lone surrogates become U+FFFD.
+"""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+from pydantic_core import from_json
+
+from antiphon.errors import RequestError
+
+_MAX_INT = 2**64 - 1
+_MIN_INT = -(2**63)
+_INFINITE = float("inf")
+
+
+def parse_object(data: bytes | str, max_depth: int) -> dict[str, Any]:
+    """One JSON object. Raises RequestError `invalid_json` with the reason."""
+    try:
+        value = from_json(data, allow_inf_nan=False)
+    except ValueError as error:
+        value = _parse_surrogates(data, error)
+    if not isinstance(value, dict):
+        raise RequestError("Send one JSON object.", code="invalid_json")
+    _check(value, max_depth)
+    return value
+
+
+def _parse_surrogates(data: bytes | str, error: ValueError) -> Any:
+    """The fast parser refuses lone surrogate escapes; read them with the standard one and mend them."""
+    if "hex escape" not in str(error) and "surrogate" not in str(error):
+        raise RequestError(f"The JSON cannot be read: {_reason(error)}.", code="invalid_json") from error
+    try:
+        text = data if isinstance(data, str) else data.decode("utf-8")
+        return json.loads(text, object_pairs_hook=_mend_keys, parse_constant=_refuse_constant)
+    except (ValueError, RecursionError) as second:
+        raise RequestError("The JSON cannot be read.", code="invalid_json") from second
+
+
+def _mend_keys(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    return {mend_text(key): _mend_value(value) for key, value in pairs}
+
+
+def _mend_value(value: Any) -> Any:
+    if isinstance(value, str):
+        return mend_text(value)
+    if isinstance(value, list):
+        return [_mend_value(item) for item in value]
+    return value  # objects were mended when they were built
+
+
+def mend_text(text: str) -> str:
+    """Join surrogate pairs and replace lone surrogates by U+FFFD."""
+    if text.isascii():
+        return text
+    return text.encode("utf-16-le", "surrogatepass").decode("utf-16-le", "replace")
+
+
+def _refuse_constant(name: str) -> Any:
+    raise ValueError(f"{name} is not JSON")
+
+
+def _reason(error: ValueError) -> str:
+    return str(error).removeprefix("Error: ")[:200]
+
+
+def _check(root: dict[str, Any], max_depth: int) -> None:
+    """Bound nesting and numbers without recursion: hostile input must not decide our stack."""
+    level: list[Any] = [root]
+    depth = 0
+    while level:
+        depth += 1
+        if depth > max_depth:
+            raise RequestError(f"The JSON is nested deeper than {max_depth} levels.", code="invalid_json")
+        deeper: list[Any] = []
+        for container in level:
+            for value in container.values() if type(container) is dict else container:
+                kind = type(value)
+                if kind is str or kind is bool or value is None:
+                    continue
+                if kind is dict or kind is list:
+                    deeper.append(value)
+                elif kind is int:
+                    if not _MIN_INT <= value <= _MAX_INT:
+                        raise RequestError(
+                            "An integer has more than 64 bits; send it as a string.", code="invalid_json"
+                        )
+                elif value in (_INFINITE, -_INFINITE):
+                    raise RequestError("A number is too large to be kept.", code="invalid_json")
+        level = deeper

@@ -1,0 +1,122 @@
+"""The one error tree. Every error a client can see has a code from `antiphon_protocol.codes`.
+
+AntiphonError
+├── RequestError        the caller can mend it (4xx)
+│   ├── Unauthorized    401, no or unknown credentials
+│   └── CursorError     the position asked for cannot be served
+├── UpstreamError       a model server refused, broke off or was silent
+├── StorageError        the store did not take or give the data
+├── Draining            we are shutting down
+└── StartupError        the process cannot start; the message tells the operator what to change
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from antiphon_protocol.codes import CODES
+
+_TYPES = {
+    401: "authentication_error",
+    403: "permission_error",
+    404: "not_found_error",
+    429: "rate_limit_error",
+}
+
+
+class AntiphonError(Exception):
+    """Base of all errors of ours.
+
+    code: key of `CODES`, or an upstream's own code. status: HTTP status. message: one sentence a
+    person can act on. param: the field at fault. headers: retry hints. extra: fields that stand
+    beside `code` on the wire (`epoch`, `fork`, `head`, ...).
+    """
+
+    default_code = "server_error"
+
+    def __init__(
+        self,
+        message: str,
+        *,
+        code: str | None = None,
+        status: int | None = None,
+        param: str | None = None,
+        headers: dict[str, str] | None = None,
+        extra: dict[str, Any] | None = None,
+    ) -> None:
+        super().__init__(message)
+        self.code = code or self.default_code
+        spec = CODES.get(self.code)
+        self.status = status or (spec.status if spec else 500)
+        self.retryable = spec.retryable if spec else self.status >= 500
+        self.message = message
+        self.param = param
+        self.headers = headers or {}
+        self.extra = extra or {}
+
+    @property
+    def type(self) -> str:
+        """OpenAI's coarse error class, derived from the status."""
+        if self.status >= 500:
+            return "server_error"
+        return _TYPES.get(self.status, "invalid_request_error")
+
+    def body(self) -> dict[str, Any]:
+        """The nested `error` object, equal on HTTP, SSE and WebSocket."""
+        error: dict[str, Any] = {
+            "type": self.type,
+            "code": self.code,
+            "message": self.message,
+            "param": self.param,
+            **self.extra,
+        }
+        if self.headers:
+            error["headers"] = self.headers
+        return error
+
+
+class RequestError(AntiphonError):
+    """The request cannot be served as sent."""
+
+    default_code = "invalid_request"
+
+
+class Unauthorized(RequestError):
+    """No credentials, or none we know."""
+
+    default_code = "invalid_api_key"
+
+
+class CursorError(RequestError):
+    """The position asked for cannot be served: `epoch_changed`, `cursor_in_future` or `cursor_expired`."""
+
+    default_code = "cursor_expired"
+
+
+class UpstreamError(AntiphonError):
+    """The model server refused, broke off, was silent or could not be reached.
+
+    http_status: what the upstream answered, None where there was no answer.
+    """
+
+    default_code = "upstream_error"
+
+    def __init__(self, message: str, *, http_status: int | None = None, **kwargs: Any) -> None:
+        super().__init__(message, **kwargs)
+        self.http_status = http_status
+
+
+class StorageError(AntiphonError):
+    """The store did not take or give the data."""
+
+    default_code = "storage_unavailable"
+
+
+class Draining(AntiphonError):
+    """The server is shutting down and takes no new work."""
+
+    default_code = "server_draining"
+
+
+class StartupError(AntiphonError):
+    """The configuration or the machine does not allow a start."""

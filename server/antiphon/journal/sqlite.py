@@ -1,0 +1,236 @@
+"""The journal on SQLite: events are collected in the loop and written in batches, one chunk row per run and flush.
+
+A batch that fails is kept and tried again: an event leaves memory only when it is durable.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import sqlite3
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import structlog
+
+from antiphon.core.cursor import BEFORE_FIRST, Epochs
+from antiphon.errors import StorageError
+from antiphon.journal.log import RunLog
+from antiphon.settings import JournalSettings
+from antiphon.store import records
+from antiphon.store.records import Ending, IdempotencyRecord, NewResponse, Verdict
+from antiphon.store.responses import ResponseReader
+from antiphon.store.writer import SqliteWriter
+
+log = structlog.get_logger(__name__)
+
+_RETRY_S = (0.05, 0.2, 0.5, 1.0)
+"""Waits between attempts; the last one repeats."""
+
+Begin = tuple[NewResponse, IdempotencyRecord | None]
+
+
+@dataclass(frozen=True, slots=True)
+class _Part:
+    """What one flush writes of one run: perhaps its row, perhaps a chunk of events."""
+
+    run_log: RunLog
+    begin: Begin | None
+    first: int
+    events: list[bytes]
+
+    @property
+    def last(self) -> int:
+        return self.first + len(self.events) - 1
+
+    def write(self, connection: sqlite3.Connection) -> None:
+        if self.begin is not None:
+            records.begin(*self.begin)(connection)
+        if self.events:
+            chunk = (self.run_log.run_id, self.first, self.last, b"\n".join(self.events))
+            records.append_chunks([chunk])(connection)
+
+
+class SqliteJournal:
+    """Logs of stored runs (in SQLite) and of unstored ones (in memory only)."""
+
+    def __init__(self, writer: SqliteWriter, reader: ResponseReader, settings: JournalSettings) -> None:
+        self._writer = writer
+        self._reader = reader
+        self._settings = settings
+        self._dirty: dict[RunLog, None] = {}
+        self._begins: dict[RunLog, Begin] = {}
+        self._sent: dict[RunLog, int] = {}
+        """The last number of each open stored run that was handed to the writer."""
+        self._timer: asyncio.TimerHandle | None = None
+        self._flushes: set[asyncio.Task[None]] = set()
+        self.healthy = True
+        """Whether the last write worked."""
+
+    def open(self, run_id: str, epochs: Epochs, *, stored: bool, head: int = BEFORE_FIRST) -> RunLog:
+        """A log to write to. head: where a run that is taken over stands."""
+        window = self._settings.tail_bytes if stored else self._settings.memory_run_bytes
+        strict = stored and self._settings.mode == "strict"
+        run_log = RunLog(run_id, epochs, window_bytes=window, stored=stored, strict=strict, head=head)
+        if stored:
+            self._sent[run_log] = head
+        return run_log
+
+    def open_ended(self, run_id: str, epochs: Epochs, head: int) -> RunLog:
+        """The log of a run that is over; its events are read from the database."""
+        run_log = RunLog(run_id, epochs, window_bytes=0, stored=True, strict=False, head=head)
+        run_log.ended = True
+        return run_log
+
+    def begin(self, run_log: RunLog, row: NewResponse, key: IdempotencyRecord | None) -> None:
+        """Write the row of a new run with the next flush, together with its first events."""
+        self._begins[run_log] = (row, key)
+        self._mark_dirty(run_log)
+
+    def append(self, run_log: RunLog, events: list[bytes], first: int) -> None:
+        """Append events; they are delivered at once (relaxed) or when durable (strict)."""
+        run_log.append(events, first)
+        if run_log.stored:
+            self._mark_dirty(run_log)
+
+    async def flush(self, run_log: RunLog) -> None:
+        """Make what this run has so far durable. Raises StorageError if the store refuses it now."""
+        await self._settle(run_log)
+        part = self._take(run_log)
+        if part is None:
+            return
+        try:
+            await self._write([part])
+        except StorageError:
+            self._give_back(part)
+            raise
+
+    async def end(self, run_log: RunLog, ending: Ending) -> Verdict:
+        """The guarded terminal write, with everything of this run before it. Does not show the terminal.
+
+        Raises StorageError; then nothing of it was written and it can be tried again.
+        """
+        await self._settle(run_log)
+        part = self._take(run_log) or _Part(run_log, None, run_log.head + 1, [])
+        whole = _Part(run_log, part.begin, part.first, [*part.events, ending.terminal_event])
+
+        def work(connection: sqlite3.Connection) -> Verdict:
+            if whole.begin is not None:
+                records.begin(*whole.begin)(connection)
+            chunk = (run_log.run_id, whole.first, whole.last, b"\n".join(whole.events))
+            return records.end(ending, [chunk])(connection)
+
+        try:
+            verdict = await asyncio.shield(self._writer.submit(work))
+        except StorageError:
+            self.healthy = False
+            self._give_back(part)
+            raise
+        self.healthy = True
+        self.close(run_log)
+        if verdict.won:
+            run_log.mark_durable(run_log.head)
+        return verdict
+
+    def close(self, run_log: RunLog) -> None:
+        """Forget a log that is over; what it still had to write is given up."""
+        self._dirty.pop(run_log, None)
+        self._begins.pop(run_log, None)
+        self._sent.pop(run_log, None)
+
+    async def read(self, run_log: RunLog, after: int, max_bytes: int) -> list[bytes] | None:
+        """Shown events after `after`; None if they are gone for good. Raises StorageError."""
+        page = run_log.page(after, max_bytes)
+        if page is not None or not run_log.stored:
+            return page
+        first, events = await self._reader.events(run_log.run_id, after, max_bytes)
+        return events[: run_log.shown - after] if events and first == after + 1 else None
+
+    async def aclose(self) -> None:
+        """Write what is left, as far as the store takes it."""
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
+        for run_log in list(self._sent):
+            with contextlib.suppress(StorageError):
+                await self.flush(run_log)
+
+    def _mark_dirty(self, run_log: RunLog) -> None:
+        self._dirty[run_log] = None
+        if self._timer is None:
+            loop = asyncio.get_running_loop()
+            self._timer = loop.call_later(self._settings.flush_ms / 1000, self._flush_soon)
+
+    def _flush_soon(self) -> None:
+        self._timer = None
+        waiting = [run_log for run_log in self._dirty if run_log.durable < self._sent[run_log]]
+        parts = [
+            part
+            for run_log in list(self._dirty)
+            if run_log not in waiting and (part := self._take(run_log)) is not None
+        ]
+        for run_log in waiting:
+            # Its last chunk is still on its way: the next one waits, so that the log never has a hole.
+            self._mark_dirty(run_log)
+        if not parts:
+            return
+        task = asyncio.get_running_loop().create_task(self._write_until_done(parts))
+        self._flushes.add(task)
+        task.add_done_callback(self._flushes.discard)
+
+    def _take(self, run_log: RunLog) -> _Part | None:
+        """What waits to be written of a run; it counts as sent from here on."""
+        self._dirty.pop(run_log, None)
+        begin = self._begins.pop(run_log, None)
+        first = self._sent.get(run_log, run_log.head) + 1
+        events = run_log.since(first)
+        if begin is None and not events:
+            return None
+        part = _Part(run_log, begin, first, events)
+        self._sent[run_log] = part.last
+        return part
+
+    def _give_back(self, part: _Part) -> None:
+        """A write failed and its caller will decide: everything of the part waits again."""
+        if part.run_log not in self._sent:
+            return
+        if part.begin is not None:
+            self._begins[part.run_log] = part.begin
+        self._sent[part.run_log] = part.first - 1
+        self._mark_dirty(part.run_log)
+
+    async def _settle(self, run_log: RunLog) -> None:
+        """Wait for parts of this run that are on their way, so that none is written twice or out of order."""
+        while self._flushes and run_log.durable < self._sent.get(run_log, BEFORE_FIRST):
+            await asyncio.wait(self._flushes, return_when=asyncio.FIRST_COMPLETED)
+
+    async def _write(self, parts: Sequence[_Part]) -> None:
+        def work(connection: sqlite3.Connection) -> None:
+            for part in parts:
+                part.write(connection)
+
+        try:
+            await asyncio.shield(self._writer.submit(work))
+        except StorageError:
+            self.healthy = False
+            raise
+        self.healthy = True
+        for part in parts:
+            part.run_log.mark_durable(part.last)
+
+    async def _write_until_done(self, parts: list[_Part]) -> None:
+        """Write a flush. If it fails, each run goes on alone, so that one cannot hold up the others."""
+        try:
+            await self._write(parts)
+        except StorageError as error:
+            log.warning("journal_write_failed", runs=len(parts), error=str(error.__cause__))
+            await asyncio.gather(*(self._retry(part) for part in parts))
+
+    async def _retry(self, part: _Part) -> None:
+        attempt = 0
+        while part.run_log in self._sent:
+            await asyncio.sleep(_RETRY_S[min(attempt, len(_RETRY_S) - 1)])
+            attempt += 1
+            with contextlib.suppress(StorageError):
+                await self._write([part])
+                return

@@ -1,0 +1,1 @@
+"""What operators see: every run and its state, each change numbered."""

@@ -1,0 +1,81 @@
+"""The run registry: the state of every live run, and of ended ones for a minute."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from typing import Any
+
+from antiphon.core.run_state import TERMINAL, RunState, State
+from antiphon.ops.lifecycle import Lifecycle
+from antiphon.ports import Clock
+
+KEEP_ENDED_S = 60.0
+
+StateListener = Callable[[RunState], None]
+
+
+class RunRegistry:
+    """Every change of a run's state goes through here, and from here to the lifecycle log and to listeners."""
+
+    def __init__(self, lifecycle: Lifecycle, clock: Clock) -> None:
+        self._lifecycle = lifecycle
+        self._clock = clock
+        self._states: dict[str, RunState] = {}
+        self._listeners: dict[str, dict[StateListener, None]] = {}
+
+    def start(self, state: RunState) -> None:
+        """A run exists from now on."""
+        self._states[state.response_id] = state
+        self._lifecycle.record("run.created", state)
+
+    def get(self, response_id: str) -> RunState:
+        """Raises KeyError for a run that is not live and did not end within the last minute."""
+        return self._states[response_id]
+
+    def change(
+        self,
+        state: RunState,
+        to: State | None = None,
+        *,
+        event: str = "run.updated",
+        data: dict[str, Any] | None = None,
+        **fields: Any,
+    ) -> None:
+        """Change fields and perhaps the state, number it, tell listeners. Raises IllegalTransition."""
+        now = self._clock.now()
+        for name, value in fields.items():
+            setattr(state, name, value)
+        if to is not None:
+            state.to(to, now)
+            if to in TERMINAL:
+                state.expires_at = now + KEEP_ENDED_S
+        else:
+            state.touch(now)
+        self._lifecycle.record(event, state, data)
+        for listener in list(self._listeners.get(state.response_id, ())):
+            listener(state)
+
+    def listen(self, response_id: str, listener: StateListener) -> None:
+        """Call `listener` after every change of this run."""
+        self._listeners.setdefault(response_id, {})[listener] = None
+
+    def unlisten(self, response_id: str, listener: StateListener) -> None:
+        listeners = self._listeners.get(response_id)
+        if listeners is not None:
+            listeners.pop(listener, None)
+            if not listeners:
+                del self._listeners[response_id]
+
+    def prune(self) -> None:
+        """Let go of runs that ended more than a minute ago."""
+        now = self._clock.now()
+        for response_id in [
+            i for i, s in self._states.items() if s.expires_at is not None and s.expires_at <= now
+        ]:
+            del self._states[response_id]
+
+    def __iter__(self) -> Iterator[RunState]:
+        return iter(self._states.values())
+
+    def __len__(self) -> int:
+        return len(self._states)

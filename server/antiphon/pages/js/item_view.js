@@ -1,0 +1,102 @@
+/** One output item: a text, a collapsed line of thought, or the card of a call. */
+import { outputText } from './conversation.js';
+import { el, icon } from './dom.js';
+import { isClientCall, reasoningOf, textOf } from './items.js';
+import { MarkdownView } from './markdown_view.js';
+
+/**
+ * @typedef {import('./types.js').Item} Item
+ * @typedef {{isOver: boolean, results: Map<string, string>, open: Set<Item>}} Around what an item cannot know by itself
+ * @typedef {{element: HTMLElement, update: (item: Item, around: Around) => void}} ItemView
+ */
+
+/** @param {Item} item @returns {ItemView} */
+export function itemView(item) {
+  if (item.type === 'message') return messageView();
+  if (item.type === 'reasoning') return reasoningView();
+  return cardView();
+}
+
+/** @returns {ItemView} */
+function messageView() {
+  const view = new MarkdownView();
+  view.element.classList.add('answer');
+  return { element: view.element, update: (item) => view.update(textOf(item)) };
+}
+
+/** @returns {ItemView} */
+function reasoningView() {
+  const view = new MarkdownView();
+  const label = el('span');
+  const element = el('details', { class: 'reasoning' }, el('summary', {}, label), view.element);
+  return {
+    element,
+    update(item, { isOver }) {
+      const text = reasoningOf(item);
+      const isThinking = !isOver && item.status !== 'completed' && item.status !== 'incomplete';
+      label.textContent = isThinking ? 'Thinking…' : 'Thoughts';
+      element.classList.toggle('is-live', isThinking);
+      // A model may think without saying what: then there is nothing to unfold.
+      element.hidden = !text && !isThinking;
+      view.update(text);
+    },
+  };
+}
+
+/** @returns {ItemView} */
+function cardView() {
+  const name = el('code', { class: 'card-name' });
+  const state = el('span', { class: 'card-state' });
+  const asked = section('Arguments');
+  const given = section('Result');
+  const element = el(
+    'section',
+    { class: 'card', 'aria-label': 'Tool call' },
+    el('header', {}, icon('tool'), name, state),
+    asked.element,
+    given.element,
+  );
+  return {
+    element,
+    update(item, { isOver, results, open }) {
+      const result = results.get(item.call_id ?? '') ?? outputText(item.output ?? item.error);
+      const words = stateOf(item, result, isOver, open.has(item));
+      name.textContent = item.name ?? item.type.replaceAll('_', ' ');
+      state.textContent = words.text;
+      element.dataset.state = words.state;
+      asked.show(item.arguments ?? item.input ?? '');
+      given.show(result);
+    },
+  };
+}
+
+/** @param {string} title */
+function section(title) {
+  const text = el('pre', { tabIndex: 0 });
+  const element = el('div', { class: 'card-part', hidden: true }, el('h3', {}, title), text);
+  return {
+    element,
+    /** @param {string} wanted */
+    show(wanted) {
+      // Shown as it came: parsing and printing again would round large numbers.
+      if (text.textContent !== wanted) text.textContent = wanted;
+      element.hidden = wanted === '';
+    },
+  };
+}
+
+/** @param {Item} item @param {string} result @param {boolean} isOver @param {boolean} isOpen */
+function stateOf(item, result, isOver, isOpen) {
+  if (item.status === 'failed' || item.error || isFailure(result)) return { state: 'failed', text: 'Failed' };
+  if (result) return { state: 'done', text: 'Done' };
+  if (isOpen || (isClientCall(item) && !isOver && item.status === 'completed')) return { state: 'busy', text: 'Waiting for the result' };
+  if (isOver && isClientCall(item)) return { state: 'failed', text: 'Not answered' };
+  if (item.status === 'completed') return { state: 'done', text: 'Done' };
+  if (isOver) return { state: 'failed', text: 'Not finished' };
+  return { state: 'busy', text: item.status === 'in_progress' ? 'Writing the call' : 'Running' };
+}
+
+/** Tools say that they failed in their result; the page's own do it like this. @param {string} result */
+function isFailure(result) {
+  return /^\s*\{\s*"error"\s*:/.test(result);
+}

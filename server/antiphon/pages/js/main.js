@@ -1,0 +1,243 @@
+/** Puts the page together; the only module that names the browser's clock, storage and network. */
+import { fetchModels, fetchResponse } from './api.js';
+import { Chat } from './chat.js';
+import { Composer } from './composer.js';
+import { Connection } from './connection.js';
+import { answerText, isBusy } from './conversation.js';
+import { byId, el } from './dom.js';
+import { ListView } from './list_view.js';
+import { LogView } from './log_view.js';
+import { ModelPicker } from './model_picker.js';
+import { Runs } from './runs.js';
+import { Shell } from './shell.js';
+import { LOCKED, outcomeWords } from './status.js';
+import { Storage, areaOr } from './storage.js';
+import { isOver } from './turn.js';
+
+const SUGGESTIONS = [
+  'What time is it where I am?',
+  'Explain what happens when my connection drops.',
+  'Write a long answer, so that I can reload the page while you write.',
+];
+/** Failed attempts in a row after which HTTP is asked whether the server is there and wants a key. */
+const ASK_HTTP_AFTER = 2;
+
+const storage = new Storage(areaOr(() => window.localStorage));
+const tab = areaOr(() => window.sessionStorage);
+const asked = new URLSearchParams(location.search);
+const now = () => Date.now();
+const later = (/** @type {() => void} */ run, /** @type {number} */ ms) => void setTimeout(run, ms);
+// Not crypto.randomUUID, which exists on https and loopback only.
+const newId = () => [...crypto.getRandomValues(new Uint8Array(16))].map((byte) => byte.toString(16).padStart(2, '0')).join('');
+
+const me = tab.getItem('antiphon.tab') ?? newId();
+tab.setItem('antiphon.tab', me);
+
+const socketUrl = new URL('v1/responses', document.baseURI);
+socketUrl.protocol = socketUrl.protocol === 'https:' ? 'wss:' : 'ws:';
+
+const suggestions = byId('suggestions', HTMLElement);
+let failures = 0;
+let isDrawing = false;
+
+/** @type {Connection} */
+const connection = new Connection(
+  socketUrl.href,
+  me,
+  { onState, onFrame: (frame) => runs.onFrame(frame), isBusy: () => runs.isBusy },
+  {
+    open: (url) => new WebSocket(url),
+    setTimeout: (run, ms) => setTimeout(run, ms),
+    clearTimeout: (timer) => clearTimeout(timer),
+    now,
+    random: Math.random,
+  },
+);
+/** @type {Runs} */
+const runs = new Runs(connection, { onChange: onTurn, onNotice: notice, fetchResponse, later });
+const chat = new Chat(storage, runs, { me, now, newId, later, onChange: onConversation, onList: drawList });
+const shell = new Shell(tryNow);
+const picker = new ModelPicker(byId('model', HTMLSelectElement), pick);
+const list = new ListView(
+  {
+    list: byId('list', HTMLElement),
+    sidebar: byId('sidebar', HTMLElement),
+    opener: byId('open-list', HTMLElement),
+    shade: byId('shade', HTMLElement),
+  },
+  { open: (id) => chat.open(id) && showCurrent(), remove, isRunning: (id) => chat.isRunning(id) },
+);
+const log = new LogView(
+  {
+    scroller: byId('scroller', HTMLElement),
+    turns: byId('turns', HTMLElement),
+    empty: byId('empty', HTMLElement),
+    latest: byId('latest', HTMLElement),
+  },
+  {
+    retry: (turn) => chat.retry(turn),
+    continueElsewhere: (turn) => chat.continueElsewhere(turn),
+    answerCalls: (turn) => chat.answerCalls(turn),
+  },
+  (conversation) => chat.isPaused(conversation),
+);
+const composer = new Composer(
+  {
+    form: byId('composer', HTMLFormElement),
+    draft: byId('draft', HTMLTextAreaElement),
+    send: byId('send', HTMLButtonElement),
+    stop: byId('stop', HTMLButtonElement),
+  },
+  { send, stop: () => chat.stop(), draftChanged: (text) => tab.setItem('antiphon.draft', text) },
+);
+
+/** @param {import('./types.js').ConnectionState} state */
+function onState(state) {
+  if (state.phase === 'open') {
+    failures = 0;
+    runs.onOpen();
+    if (!picker.isFilled) void askServer();
+  }
+  if (state.phase === 'waiting') {
+    failures += 1;
+    if (failures > ASK_HTTP_AFTER) void askServer().then(() => runs.pollOnce());
+  }
+  draw();
+}
+
+/** Which models there are, and on the way whether this page is welcome at all. */
+async function askServer() {
+  const { models, status } = await fetchModels();
+  if (status === 401) connection.giveUp('locked', LOCKED);
+  else if (status === 403) connection.giveUp('refused', 'The server does not answer to the address in the address bar.');
+  else if (models.length) picker.offer(models);
+  draw();
+}
+
+/** @param {import('./types.js').Turn} turn @param {boolean} important */
+function onTurn(turn, important) {
+  chat.onTurn(turn, important);
+  if (!isOver(turn) || !chat.current.turns.includes(turn)) return;
+  shell.speak(outcomeWords(turn)?.text ?? answerText(turn));
+}
+
+function onConversation() {
+  tab.setItem('antiphon.current', chat.current.id);
+  draw();
+}
+
+/** @param {string} message */
+function notice(message) {
+  shell.notice(message);
+  draw();
+}
+
+/** @param {string} model */
+function pick(model) {
+  chat.current.model = model;
+  storage.saveSetting('model', model);
+}
+
+/** @param {string} text */
+function send(text) {
+  shell.notice('');
+  chat.current.model = picker.select.value;
+  chat.send(text);
+  log.toEnd();
+}
+
+/** @param {string} id */
+function remove(id) {
+  chat.remove(id);
+  showCurrent();
+}
+
+function startNew() {
+  chat.startNew(picker.select.value);
+  list.close();
+  showCurrent();
+}
+
+/** Another conversation is on the page now. */
+function showCurrent() {
+  picker.show(chat.current.model || picker.first(storage.setting('model')));
+  shell.notice('');
+  draw();
+  log.toEnd();
+  byId('draft', HTMLElement).focus({ preventScroll: true });
+}
+
+function tryNow() {
+  connection.connect();
+}
+
+function drawList() {
+  list.update(storage.heads(), chat.current.id);
+}
+
+/** At most once per frame, however many events came. */
+function draw() {
+  if (isDrawing) return;
+  isDrawing = true;
+  requestAnimationFrame(() => {
+    isDrawing = false;
+    const { state } = connection;
+    shell.update(state, navigator.onLine, chat.current, now());
+    log.update(chat.current);
+    composer.update({ isBusy: isBusy(chat.current), isUsable: state.phase !== 'locked' });
+    for (const button of suggestions.querySelectorAll('button')) button.disabled = state.phase === 'locked';
+    if (state.phase === 'waiting') later(draw, 250);
+  });
+}
+
+/** @param {KeyboardEvent} event */
+function onKey(event) {
+  if (event.key !== 'Escape' || event.isComposing) return;
+  if (list.isOpen) list.close();
+  else chat.stop();
+}
+
+function listen() {
+  byId('new', HTMLElement).addEventListener('click', startNew);
+  document.addEventListener('keydown', onKey);
+  window.addEventListener('online', () => connection.wake());
+  window.addEventListener('offline', () => {
+    connection.probe();
+    draw();
+  });
+  window.addEventListener('pageshow', (event) => event.persisted && connection.wake());
+  window.addEventListener('pagehide', () => chat.flush());
+  document.addEventListener('visibilitychange', () => (document.hidden ? chat.flush() : connection.wake()));
+  window.addEventListener('storage', (event) => {
+    const change = storage.read(event);
+    if (change) chat.onStored(change);
+  });
+  for (const text of SUGGESTIONS) {
+    const button = el('button', { type: 'button' }, text);
+    button.addEventListener('click', () => send(text));
+    suggestions.append(el('li', {}, button));
+  }
+}
+
+/** The conversation that this tab had open, else the last one of this browser. */
+function reopen() {
+  const known = tab.getItem('antiphon.current');
+  const id = known ?? storage.heads()[0]?.id;
+  if (!id || !chat.open(id)) chat.startNew('');
+}
+
+async function start() {
+  listen();
+  reopen();
+  composer.write(tab.getItem('antiphon.draft') ?? '');
+  await askServer();
+  showCurrent();
+  const model = asked.get('model');
+  if (model) {
+    picker.show(model);
+    chat.current.model = model;
+  }
+  if (connection.state.phase === 'connecting') connection.connect();
+}
+
+void start();

@@ -1,0 +1,63 @@
+/** What surrounds the conversation: how the connection is, what is going on, what went wrong. */
+import { byId } from './dom.js';
+import { activityWords, connectionWords } from './status.js';
+
+/**
+ * @typedef {import('./types.js').ConnectionState} ConnectionState
+ * @typedef {import('./types.js').Conversation} Conversation
+ */
+
+const OFFLINE = 'You are offline. An answer that has begun goes on at the server and will be here when you are back.';
+const LOST = 'The connection is lost. An answer that has begun goes on at the server; this page comes back by itself.';
+
+export class Shell {
+  #wasLost = false;
+  #notice = '';
+
+  /** @param {() => void} onTryNow */
+  constructor(onTryNow) {
+    this.connection = byId('connection', HTMLElement);
+    this.activity = byId('activity', HTMLElement);
+    this.spoken = byId('spoken', HTMLElement);
+    this.banner = byId('banner', HTMLElement);
+    this.tryNow = /** @type {HTMLButtonElement} */ (this.banner.querySelector('button'));
+    this.tryNow.addEventListener('click', onTryNow);
+  }
+
+  /** @param {string} message an error that belongs to no answer; gone with the next thing a person does */
+  notice(message) {
+    this.#notice = message;
+  }
+
+  /** Told once, by a screen reader. @param {string} message */
+  speak(message) {
+    this.spoken.textContent = message;
+  }
+
+  /** @param {ConnectionState} state @param {boolean} isOnline @param {Conversation} conversation @param {number} now */
+  update(state, isOnline, conversation, now) {
+    const { tone, text } = connectionWords(state, isOnline, now);
+    this.connection.dataset.tone = tone;
+    setText(this.connection.querySelector('.words'), text);
+    const activity = activityWords(conversation, state.phase === 'open');
+    setText(this.activity, activity?.text ?? '');
+    this.activity.classList.toggle('is-busy', activity?.isBusy ?? false);
+    this.#updateBanner(state, isOnline);
+  }
+
+  /** @param {ConnectionState} state @param {boolean} isOnline */
+  #updateBanner({ phase, reason }, isOnline) {
+    if (phase === 'open') this.#wasLost = false;
+    if (phase === 'waiting') this.#wasLost = true;
+    const isAway = phase === 'waiting' || (phase === 'connecting' && this.#wasLost);
+    const text = reason ?? (isAway ? (isOnline ? LOST : OFFLINE) : this.#notice);
+    setText(this.banner.querySelector('.words'), text);
+    this.banner.hidden = !text;
+    this.tryNow.hidden = phase !== 'refused' && !isAway;
+  }
+}
+
+/** Only if it differs: a live region speaks whenever it is written. @param {Element | null} element @param {string} text */
+function setText(element, text) {
+  if (element && element.textContent !== text) element.textContent = text;
+}

@@ -1,0 +1,145 @@
+"""Finding runs: live ones in memory, ended ones in the store, always as the asker may see them."""
+
+from __future__ import annotations
+
+from collections import OrderedDict
+from dataclasses import dataclass
+from typing import Any
+
+import orjson
+
+from antiphon.core.attach import After, AttachPlan, plan_attach
+from antiphon.core.cursor import BEFORE_FIRST
+from antiphon.core.history import Turn
+from antiphon.core.principal import Principal
+from antiphon.errors import RequestError
+from antiphon.journal.log import RunLog
+from antiphon.journal.sqlite import SqliteJournal
+from antiphon.runs.run import Run
+from antiphon.store.responses import ResponseReader, StoredResponse, turn_of_chain
+
+_TURNS_KEPT = 1024
+"""Finished turns kept in memory, so that the next create of a chain does not read it back."""
+
+
+@dataclass(frozen=True, slots=True)
+class Source:
+    """Something to attach to. run: None if it ended and is read from the store. state: the RunState row."""
+
+    log: RunLog
+    state: dict[str, Any]
+    response: bytes
+    run: Run | None
+
+
+class RunDirectory:
+    """Runs by id. Unknown and foreign ids answer alike."""
+
+    def __init__(self, reader: ResponseReader, journal: SqliteJournal) -> None:
+        self._reader = reader
+        self._journal = journal
+        self._runs: dict[str, Run] = {}
+        self._turns: OrderedDict[str, Turn] = OrderedDict()
+
+    def add(self, run: Run) -> None:
+        self._runs[run.id] = run
+
+    def forget(self, response_id: str) -> None:
+        """The run is no longer in memory (an unstored one is gone with it)."""
+        self._runs.pop(response_id, None)
+
+    def forget_turn(self, response_id: str) -> None:
+        """The response was deleted; neither it nor what came after it can be continued from memory."""
+        for known in [
+            i for i, turn in self._turns.items() if any(t.response_id == response_id for t in turn.chain())
+        ]:
+            del self._turns[known]
+
+    def remember_turn(self, turn: Turn) -> None:
+        """A stored response ended and can be continued."""
+        self._turns[turn.response_id] = turn
+        if len(self._turns) > _TURNS_KEPT:
+            self._turns.popitem(last=False)
+
+    def live(self, response_id: str, principal: Principal) -> Run | None:
+        """The run, if it is in memory and this principal may see it."""
+        run = self._runs.get(response_id)
+        if run is None or not may_see(principal, run):
+            return None
+        return run
+
+    def live_runs(self) -> list[Run]:
+        return list(self._runs.values())
+
+    async def stored(self, response_id: str, principal: Principal) -> StoredResponse:
+        """The row. Raises RequestError `response_not_found`."""
+        row = await self._reader.find(response_id) if response_id.startswith("resp_") else None
+        if row is None or not principal.may_see(row.tenant, row.creator, row.visibility):
+            raise not_found(response_id)
+        return row
+
+    async def source(self, response_id: str, principal: Principal) -> Source:
+        """Something to attach to. Raises RequestError `response_not_found`, StorageError."""
+        run = self.live(response_id, principal)
+        if run is not None:
+            row = run.state.row() | {"head": run.log.shown}
+            return Source(run.log, row, b"", run)
+        stored = await self.stored(response_id, principal)
+        head = stored.terminal_number if stored.terminal_number is not None else await self._reader.head(stored.id)
+        run_log = self._journal.open_ended(stored.id, stored.epochs, head)
+        return Source(run_log, orjson.loads(stored.run_state), stored.response, None)
+
+    async def plan(self, source: Source, after: After, epoch: str | None) -> AttachPlan:
+        """What an attach at this cursor gets. Raises CursorError, StorageError."""
+        run_log = source.log
+        first = 0
+        if not run_log.stored:
+            first = run_log.first
+        elif source.run is None and after != "now":
+            start, events = await self._reader.events(run_log.run_id, BEFORE_FIRST, 1)
+            first = start if events else run_log.head + 1  # without events the log is past its retention
+        return plan_attach(
+            after, epoch, epochs=run_log.epochs, head=run_log.shown, first=first, ended=run_log.ended
+        )
+
+    async def parent(self, response_id: str, principal: Principal) -> Turn | None:
+        """A stored turn to continue from, None if it is unknown, foreign or a part of it is gone."""
+        run = self.live(response_id, principal)
+        if run is not None and run.turn is not None:
+            return run.turn if run.stored else None
+        if run is not None:
+            return Turn(
+                response_id=run.id,
+                tenant=run.principal.tenant,
+                creator=run.principal.id,
+                visibility=run.state.visibility,
+                conversation_id=run.state.conversation_id,
+                stored=run.stored,
+                status="in_progress",
+                parent=None,
+                input=b"",
+                output=b"",
+            )
+        turn = self._turns.get(response_id)
+        if turn is None and response_id.startswith("resp_"):
+            turn = turn_of_chain(await self._reader.chain(response_id, principal.tenant))
+            if turn is not None:
+                self.remember_turn(turn)
+        if turn is None or not _may_continue(principal, turn):
+            return None
+        return turn
+
+
+def may_see(principal: Principal, run: Run) -> bool:
+    return principal.may_see(run.principal.tenant, run.principal.id, run.state.visibility)
+
+
+def _may_continue(principal: Principal, turn: Turn) -> bool:
+    """History stays in its tenant, whatever the role: the new run belongs to the asker's tenant."""
+    return turn.tenant == principal.tenant and principal.may_see(turn.tenant, turn.creator, turn.visibility)
+
+
+def not_found(response_id: str) -> RequestError:
+    return RequestError(
+        f"Response with id '{response_id[:80]}' not found.", code="response_not_found", param="response_id"
+    )

@@ -1,0 +1,110 @@
+"""After a start: what the last process left behind is ended truthfully (DESIGN "A node dies").
+
+Nobody runs those runs any more. Each gets a higher fence; in relaxed mode a new epoch, because events may have
+been shown that never became durable; then `response.failed` with code `server_lost`.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import orjson
+import structlog
+
+from antiphon.core.assembly.wire import encode
+from antiphon.core.cursor import Epochs
+from antiphon.core.projection import project
+from antiphon.ports import Clock, Ids
+from antiphon.settings import JournalSettings
+from antiphon.store import records
+from antiphon.store.records import Ending
+from antiphon.store.responses import ResponseReader, StoredResponse
+from antiphon.store.writer import SqliteWriter
+
+log = structlog.get_logger(__name__)
+
+_PAGE_BYTES = 1024 * 1024
+_MESSAGE = "The server that owned the run went away before it ended."
+
+
+class Recovery:
+    """Ends the runs of a dead process."""
+
+    def __init__(
+        self, reader: ResponseReader, writer: SqliteWriter, settings: JournalSettings, clock: Clock, ids: Ids
+    ) -> None:
+        self._reader = reader
+        self._writer = writer
+        self._settings = settings
+        self._clock = clock
+        self._ids = ids
+
+    async def recover(self) -> int:
+        """Give every left-behind run its terminal; gives how many there were. Raises StorageError."""
+        for row in await self._reader.terminal_without_event():
+            await self._append_decided(row)
+        unfinished = await self._reader.unfinished()
+        for row in unfinished:
+            await self._end_lost(row)
+        if unfinished:
+            log.warning("runs_lost", count=len(unfinished))
+        return len(unfinished)
+
+    async def _append_decided(self, row: StoredResponse) -> None:
+        """The terminal was decided but its event is missing in the log: the stored bytes are appended."""
+        if row.terminal_number is None or row.terminal_event is None:
+            return
+        chunk = (row.id, row.terminal_number, row.terminal_number, row.terminal_event)
+        await self._writer.submit(records.append_chunks([chunk]))
+
+    async def _end_lost(self, row: StoredResponse) -> None:
+        events = await self._events(row.id)
+        number = len(events)
+        epochs = row.epochs
+        if self._settings.mode == "relaxed":
+            epochs = epochs.forked(self._ids.token(), number)
+        encoded = _encode_epochs(epochs) if epochs is not row.epochs else None
+        fence = await self._writer.submit(records.take_over(row.id, encoded))
+        now = self._clock.now()
+        response = self._failed_response(row, events)
+        state = orjson.loads(row.run_state) | {
+            "state": "failed",
+            "epoch": epochs.current,
+            "head": number,
+            "updated_at": now,
+            "terminal": {"status": "failed", "code": "server_lost", "by": None},
+        }
+        state["revision"] += 1
+        terminal = encode("response.failed", number, {"response": orjson.Fragment(response)})
+        ending = Ending(
+            id=row.id,
+            fence=fence,
+            status="failed",
+            ended_at=now,
+            context_output=b"",
+            open_calls=b"[]",
+            response=response,
+            run_state=orjson.dumps(state),
+            terminal_event=terminal,
+            terminal_number=number,
+        )
+        await self._writer.submit(records.end(ending, [(row.id, number, number, terminal)]))
+
+    async def _events(self, run_id: str) -> list[bytes]:
+        events: list[bytes] = []
+        while True:
+            _, page = await self._reader.events(run_id, len(events) - 1, _PAGE_BYTES)
+            if not page:
+                return events
+            events.extend(page)
+
+    def _failed_response(self, row: StoredResponse, events: list[bytes]) -> bytes:
+        response: dict[str, Any] = orjson.loads(row.response)
+        response["status"] = "failed"
+        response["error"] = {"code": "server_lost", "message": _MESSAGE}
+        response["output"] = project(events)
+        return orjson.dumps(response)
+
+
+def _encode_epochs(epochs: Epochs) -> str:
+    return orjson.dumps(epochs.entries).decode()

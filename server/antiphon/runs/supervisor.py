@@ -1,0 +1,105 @@
+"""The owner of every live run: one task each, strongly referenced, ended by exactly one terminal."""
+
+from __future__ import annotations
+
+import asyncio
+import contextvars
+
+import structlog
+
+from antiphon.core.assembly.outcome import Outcome, cancelled, failed, normal_usage
+from antiphon.runs.directory import RunDirectory
+from antiphon.runs.ending import RunEnder
+from antiphon.runs.loop import RunLoop
+from antiphon.runs.run import Run
+
+log = structlog.get_logger(__name__)
+
+
+class Supervisor:
+    """Launches, stops and forgets runs."""
+
+    def __init__(
+        self,
+        loop: RunLoop,
+        ender: RunEnder,
+        directory: RunDirectory,
+        grace_s: float,
+    ) -> None:
+        self._loop = loop
+        self._ender = ender
+        self._directory = directory
+        self._grace_s = grace_s
+        self._tasks: set[asyncio.Task[None]] = set()
+        ender.on_end = self._ended
+
+    @property
+    def running(self) -> int:
+        """Runs without a terminal."""
+        return len(self._tasks)
+
+    def launch(self, run: Run) -> None:
+        """Execute the run in a task of its own, which inherits no context of the request that started it."""
+        task = asyncio.get_running_loop().create_task(
+            self._loop.run(run), name=f"run {run.id}", context=contextvars.Context()
+        )
+        run.task = task
+        self._tasks.add(task)
+        task.add_done_callback(self._done)
+
+    async def finish_warm_up(self, run: Run) -> None:
+        """A warm-up ends as soon as it began: no model call, but an id to continue from."""
+        await self._ender.end(run, Outcome("completed", usage=normal_usage({})))
+
+    def stop(self, run: Run, outcome: Outcome) -> bool:
+        """End the run early with `outcome`; False if its end is already decided."""
+        if run.phase != "streaming" or run.stop is not None or run.task is None:
+            return run.stop is not None and run.phase == "streaming"
+        run.stop = outcome
+        if run.executing:
+            run.task.cancel()  # a task that never ran would not even see it; it looks at `stop` when it begins
+        return True
+
+    def listened(self, run: Run) -> None:
+        """Somebody attached."""
+        run.listeners += 1
+        if run.abandon_timer is not None:
+            run.abandon_timer.cancel()
+            run.abandon_timer = None
+
+    def left(self, run: Run) -> None:
+        """Somebody detached; after the last one a run that was not to outlive its listeners gets its time."""
+        run.listeners -= 1
+        if run.listeners > 0 or run.abandon_s is None or run.phase != "streaming":
+            return
+        outcome = cancelled("system:abandoned")
+        run.abandon_timer = asyncio.get_running_loop().call_later(run.abandon_s, self.stop, run, outcome)
+
+    async def stop_all(self) -> None:
+        """End every run, because the server goes away, and wait for their terminals."""
+        for run in self._directory.live_runs():
+            self.stop(run, failed("server_lost", "The server stopped before the run ended.", http_status=503))
+        if self._tasks:
+            await asyncio.wait(self._tasks)
+
+    async def wait_idle(self) -> None:
+        """Wait until no run is going on."""
+        while self._tasks:
+            await asyncio.wait(self._tasks)
+
+    def _ended(self, run: Run) -> None:
+        if run.abandon_timer is not None:
+            run.abandon_timer.cancel()
+            run.abandon_timer = None
+        if run.stored and run.turn is not None and run.outcome is not None and run.outcome.status != "failed":
+            self._directory.remember_turn(run.turn)
+        if run.stored and run.durable_end:
+            # The store answers from here on, once everybody who is attached has left.
+            asyncio.get_running_loop().call_soon(self._directory.forget, run.id)
+        elif not run.stored:
+            asyncio.get_running_loop().call_later(self._grace_s, self._directory.forget, run.id)
+
+    def _done(self, task: asyncio.Task[None]) -> None:
+        self._tasks.discard(task)
+        if not task.cancelled() and (error := task.exception()) is not None:
+            log.error("run_task_died", task=task.get_name(), exc_info=error)

@@ -1,0 +1,1 @@
+"""One live connection: its reader, its lanes, its attachments."""

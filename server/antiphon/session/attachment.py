@@ -1,0 +1,139 @@
+"""One reader of one run on one lane of one socket: replay, then live, never a hole.
+
+Live batches are written as they come. When the socket is full the attachment is parked: it stops listening and
+reads the log on from its own position once there is room. The run never waits.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from typing import Literal
+
+import structlog
+
+from antiphon.errors import StorageError
+from antiphon.journal.frames import Batch
+from antiphon.journal.log import RunLog
+from antiphon.journal.sqlite import SqliteJournal
+from antiphon.session.socket import Socket
+
+log = structlog.get_logger(__name__)
+
+PAGE_BYTES = 256 * 1024
+"""How much is read and written at once while catching up."""
+
+EndReason = Literal["ended", "cursor_expired"]
+
+
+class Attachment:
+    """Delivers events after `after`. last: number of the last event written. last_write: loop time of it.
+
+    on_caught_up: called once, when everything that was there at the start has been written.
+    on_end: called once, after the terminal event was written or when the log no longer reaches back.
+    """
+
+    def __init__(
+        self,
+        run_log: RunLog,
+        journal: SqliteJournal,
+        socket: Socket,
+        stream_id: str | None,
+        after: int,
+        on_end: Callable[[EndReason], None],
+        on_caught_up: Callable[[], None] | None = None,
+    ) -> None:
+        self.log = run_log
+        self.stream_id = stream_id
+        self.last = after
+        self._journal = journal
+        self._socket = socket
+        self._on_end = on_end
+        self._on_caught_up = on_caught_up
+        self._loop = asyncio.get_running_loop()
+        self.last_write = self._loop.time()
+        self._room = asyncio.Event()
+        self._task: asyncio.Task[None] | None = None
+        self._stopped = False
+        self._target = run_log.shown
+
+    def start(self) -> None:
+        """Begin. What is in memory and fits goes out at once, the rest in a task."""
+        page = self.log.page(self.last, PAGE_BYTES)
+        if page is not None and not self._socket.full:
+            self._write(page)
+        if self.last == self.log.shown:
+            self._go_live()
+        else:
+            self._catch_up_in_task()
+
+    def stop(self) -> None:
+        """No more events; `on_end` will not be called."""
+        self._stopped = True
+        self.log.unlisten(self._on_batch)
+        if self._task is not None:
+            self._task.cancel()
+            self._task = None
+
+    def wake(self) -> None:
+        """The socket has room again, or is gone."""
+        self._room.set()
+
+    def _go_live(self) -> None:
+        if self._on_caught_up is not None and self.last >= self._target and not self.log.ended:
+            self._on_caught_up()
+            self._on_caught_up = None
+        if self.log.ended:
+            self._end("ended")
+        else:
+            self.log.listen(self._on_batch)
+
+    def _on_batch(self, batch: Batch) -> None:
+        if self._socket.full:
+            self.log.unlisten(self._on_batch)
+            self._catch_up_in_task()
+            return
+        self._socket.write_frames(batch.frames(self.stream_id))
+        self.last = batch.last
+        self.last_write = self._loop.time()
+        if self.log.ended and self.last == self.log.head:
+            self.log.unlisten(self._on_batch)
+            self._end("ended")
+
+    def _catch_up_in_task(self) -> None:
+        self._task = self._loop.create_task(self._catch_up())
+
+    async def _catch_up(self) -> None:
+        """Read on from the last event written until nothing is left, then go live in the same step."""
+        while self.last < self.log.shown:
+            while self._socket.full and self._socket.open:
+                self._room.clear()
+                await self._room.wait()
+            if not self._socket.open:
+                return
+            try:
+                page = await self._journal.read(self.log, self.last, PAGE_BYTES)
+            except StorageError:
+                log.warning("replay_read_failed", response_id=self.log.run_id)
+                await asyncio.sleep(0.5)
+                continue
+            if page is None or not page:
+                self._task = None
+                self._end("cursor_expired")
+                return
+            self._write(page)
+            await asyncio.sleep(0)  # a long replay leaves the loop to others between pages
+        self._task = None
+        self._go_live()
+
+    def _write(self, page: list[bytes]) -> None:
+        if page:
+            batch = Batch(self.last + 1, page)
+            self._socket.write_frames(batch.frames(self.stream_id))
+            self.last = batch.last
+            self.last_write = self._loop.time()
+
+    def _end(self, reason: EndReason) -> None:
+        if not self._stopped:
+            self._stopped = True
+            self._on_end(reason)

@@ -1,0 +1,190 @@
+"""One WebSocket connection: reads frames, dispatches them, keeps lanes alive, closes in order."""
+
+from __future__ import annotations
+
+import asyncio
+from collections import deque
+from collections.abc import Awaitable, Callable
+from typing import Any
+
+import structlog
+
+from antiphon.core.json_input import parse_object
+from antiphon.core.lanes import LaneName, check_lane_name
+from antiphon.core.principal import Principal
+from antiphon.errors import AntiphonError, Draining, RequestError
+from antiphon.session.attachment import Attachment
+from antiphon.session.engine import Engine
+from antiphon.session.extension import Extension
+from antiphon.session.frames import error_frame
+from antiphon.session.notices import refuse_inject, refuse_steer
+from antiphon.session.socket import Socket, send_json
+from antiphon.session.turns import Ticket, TurnHooks, Turns
+
+log = structlog.get_logger(__name__)
+
+Receive = Callable[[], Awaitable[str | bytes | None]]
+"""The next message: text, binary, or None when the connection is over."""
+
+_SPREAD_MS = 5_000
+"""Clients told to go away come back spread over this time."""
+
+
+class Connection:
+    """A session over one socket."""
+
+    def __init__(self, engine: Engine, principal: Principal, socket: Socket, receive: Receive) -> None:
+        self.id = engine.ids.mint("conn")
+        self._engine = engine
+        self._principal = principal
+        self._socket = socket
+        self._receive = receive
+        self._bad_frames: deque[float] = deque()
+        self._closing = False
+        hooks = TurnHooks(started=self._turn_started, finished=self._turn_finished)
+        self._turns = Turns(engine, principal, socket, hooks, self.id)
+        self._extension = Extension(engine, principal, socket, self._turns, self.id)
+        socket.on_writable = self._wake
+        socket.on_stalled = self._stalled
+        self._age_timer = asyncio.get_running_loop().call_later(
+            engine.settings.timeouts.connection_age_s, self._too_old
+        )
+
+    async def run(self) -> None:
+        """Serve until the connection is over. Runs that were started here go on."""
+        try:
+            while (message := await self._receive()) is not None:
+                if not self._closing:
+                    await self._handle(message)
+        finally:
+            self._age_timer.cancel()
+            self._turns.close()
+            self._extension.close()
+
+    def keep_alive(self, now: float, silence_s: float) -> None:
+        """Send a keepalive on every running lane that said nothing for `silence_s`. now: loop time."""
+        for attachment in (*self._turns.deliveries(), *self._extension.deliveries()):
+            if now - attachment.last_write >= silence_s and not self._socket.full:
+                frame: dict[str, Any] = {"type": "keepalive", "sequence_number": max(attachment.last, 0)}
+                if attachment.stream_id is not None:
+                    frame["stream_id"] = attachment.stream_id
+                send_json(self._socket, frame)
+                attachment.last_write = now
+
+    def drain(self, budget_s: float) -> None:
+        """The server goes away: say so, refuse what waits, let what runs finish."""
+        self._extension.goaway("draining", int(budget_s * 1000), _SPREAD_MS)
+        self._turns.refuse_waiting(Draining("The server is shutting down; send this turn again elsewhere."))
+
+    def shut(self) -> None:
+        """Close, with the code for a restart."""
+        self._close(4000 if self._extension.said_hello else 1012, "server restart")
+
+    # Frames
+
+    async def _handle(self, message: str | bytes) -> None:
+        if isinstance(message, bytes):
+            self._bad(RequestError("Send text frames; this one was binary.", code="invalid_json"))
+            return
+        try:
+            frame = parse_object(message, self._engine.settings.limits.json_depth)
+            kind = frame.get("type")
+            if not isinstance(kind, str):
+                raise RequestError("The frame has no type.", code="unsupported_event_type", param="type")
+            await self._dispatch(kind, frame)
+        except RequestError as error:
+            self._bad(error)
+        except Exception:
+            log.exception("frame_crashed", connection_id=self.id)
+            send_json(self._socket, error_frame(AntiphonError("The server could not handle this frame.")))
+
+    async def _dispatch(self, kind: str, frame: dict[str, Any]) -> None:
+        if kind == "response.create":
+            self._create(frame)
+        elif kind.startswith("antiphon:"):
+            await self._extension.command(kind, frame)
+        elif kind == "response.cancel":
+            await self._cancel(frame)
+        elif kind == "response.steer":
+            send_json(self._socket, refuse_steer(frame, self._turns, self._engine, self._principal))
+        elif kind == "response.inject":
+            send_json(self._socket, refuse_inject(frame, self._turns, self._engine, self._principal))
+        elif kind != "response.processed":
+            raise RequestError(
+                f"This server does not know the event {kind[:80]!r}.", code="unsupported_event_type", param="type"
+            )
+
+    def _create(self, frame: dict[str, Any]) -> None:
+        lane: LaneName = None
+        if "stream_id" in frame:
+            lane = check_lane_name(frame["stream_id"])
+            if self._extension.uses_lane(lane):
+                error = RequestError("This lane belongs to an attachment.", code="lane_in_use", param="stream_id")
+                send_json(self._socket, error_frame(error, lane))
+                return
+        self._turns.create(frame, lane)
+
+    async def _cancel(self, frame: dict[str, Any]) -> None:
+        response_id = frame.get("response_id")
+        if not isinstance(response_id, str):
+            raise RequestError("response.cancel needs response_id.", param="response_id")
+        try:
+            await self._engine.service.cancel_by_id(response_id, self._principal)
+        except AntiphonError as error:
+            send_json(self._socket, error_frame(error))
+
+    def _bad(self, error: RequestError) -> None:
+        """Answer a frame that cannot be understood; too many of them end the connection."""
+        send_json(self._socket, error_frame(error))
+        now = self._engine.clock.monotonic()
+        self._bad_frames.append(now)
+        while self._bad_frames[0] < now - 60:
+            self._bad_frames.popleft()
+        if len(self._bad_frames) > self._engine.settings.limits.bad_frames_per_minute:
+            self._close(4501 if self._extension.said_hello else 1008, "too many bad frames")
+
+    # Life of the connection
+
+    def _turn_started(self, ticket: Ticket) -> None:
+        if ticket.run is not None:
+            self._extension.watch(ticket.run)
+
+    def _turn_finished(self, ticket: Ticket) -> None:
+        if ticket.run is not None:
+            self._extension.unwatch(ticket.run)
+        if self._turns.refuse_with is not None and self._turns.running <= 1:
+            asyncio.get_running_loop().call_soon(self._close_if_old)
+
+    def _too_old(self) -> None:
+        """The connection reached its age: no new turns; those that run may finish within the grace."""
+        grace_s = self._engine.settings.timeouts.connection_grace_s
+        self._extension.goaway("connection_age", int(grace_s * 1000), _SPREAD_MS)
+        self._turns.refuse_waiting(
+            RequestError(
+                "This connection is too old for new turns; open a new one.",
+                code="websocket_connection_limit_reached",
+            )
+        )
+        self._age_timer = asyncio.get_running_loop().call_later(grace_s, self._close_old)
+        self._close_if_old()
+
+    def _close_if_old(self) -> None:
+        refusal = self._turns.refuse_with
+        if refusal is not None and refusal.code != "server_draining" and not self._turns.running:
+            self._close_old()
+
+    def _close_old(self) -> None:
+        self._close(4004 if self._extension.said_hello else 1012, "connection age")
+
+    def _stalled(self) -> None:
+        log.info("socket_stalled", connection_id=self.id)
+        self._close(4001 if self._extension.said_hello else 1013, "too slow")
+
+    def _close(self, code: int, reason: str) -> None:
+        self._closing = True
+        self._socket.close(code, reason)
+
+    def _wake(self) -> None:
+        attachments: list[Attachment] = [*self._turns.deliveries(), *self._extension.deliveries()]
+        for attachment in attachments:
+            attachment.wake()

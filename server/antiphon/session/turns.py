@@ -1,0 +1,192 @@
+"""The creates of one connection: queued in lanes, started through the one door, delivered on their lane."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Any
+
+import structlog
+
+from antiphon.core.connection_memory import ConnectionMemory
+from antiphon.core.create_request import CreateRequest, parse_create
+from antiphon.core.lanes import LaneName, Lanes
+from antiphon.core.principal import Principal
+from antiphon.errors import AntiphonError, RequestError
+from antiphon.runs.run import Create, Run
+from antiphon.runs.service import Started
+from antiphon.session.attachment import Attachment, EndReason
+from antiphon.session.engine import Engine
+from antiphon.session.frames import error_frame
+from antiphon.session.socket import Socket, send_json
+
+log = structlog.get_logger(__name__)
+
+
+@dataclass(eq=False, slots=True)
+class Ticket:
+    """One create that waits, runs or is refused when its turn comes."""
+
+    lane: LaneName
+    frame: dict[str, Any]
+    request: CreateRequest | None
+    refusal: AntiphonError | None = None
+    attachment: Attachment | None = None
+    run: Run | None = None
+
+    @property
+    def previous_response_id(self) -> str | None:
+        value = self.frame.get("previous_response_id")
+        return value if isinstance(value, str) else None
+
+
+@dataclass(slots=True)
+class TurnHooks:
+    """What the connection wants to know. started: a run of ours is delivered now. finished: it is over."""
+
+    started: Callable[[Ticket], None] = field(default=lambda ticket: None)
+    finished: Callable[[Ticket], None] = field(default=lambda ticket: None)
+
+
+class Turns:
+    """Lanes, tickets and the deliveries of running turns."""
+
+    def __init__(
+        self, engine: Engine, principal: Principal, socket: Socket, hooks: TurnHooks, connection_id: str
+    ) -> None:
+        limits = engine.settings.limits
+        self._engine = engine
+        self._principal = principal
+        self._socket = socket
+        self._hooks = hooks
+        self._connection_id = connection_id
+        self._memory = ConnectionMemory()
+        self._lanes: Lanes[Ticket] = Lanes(
+            max_running=limits.running_per_connection,
+            max_named=limits.named_lanes,
+            max_waiting=limits.queued_per_connection,
+        )
+        self._running: set[Ticket] = set()
+        self._tasks: set[asyncio.Task[None]] = set()
+        self.refuse_with: AntiphonError | None = None
+        """Set when the connection takes no new turns any more."""
+
+    @property
+    def running(self) -> int:
+        return self._lanes.running
+
+    def knows_lane(self, lane: LaneName) -> bool:
+        return self._lanes.knows(lane)
+
+    def create(self, frame: dict[str, Any], lane: LaneName) -> None:
+        """Queue a create. What is wrong with it is told when its turn comes, so that it can be tied to it."""
+        ticket = Ticket(lane, frame, None)
+        try:
+            ticket.request = parse_create(frame)
+        except AntiphonError as error:
+            ticket.refusal = error
+        try:
+            started = self._lanes.submit(lane, ticket)
+        except RequestError as error:
+            self._send_error(error, lane)
+            return
+        self._begin(started)
+
+    def refuse_waiting(self, error: AntiphonError) -> None:
+        """Turns that have not started are answered with `error`, and so are all later ones."""
+        self.refuse_with = error
+        for ticket in self._lanes.clear_waiting():
+            self._send_error(error, ticket.lane)
+
+    def close(self) -> None:
+        """The connection is gone: stop delivering. The runs go on."""
+        self._lanes.clear_waiting()
+        for task in self._tasks:
+            task.cancel()
+        for ticket in list(self._running):
+            self._detach(ticket)
+
+    def deliveries(self) -> list[Attachment]:
+        return [ticket.attachment for ticket in self._running if ticket.attachment is not None]
+
+    def lane_of(self, response_id: str) -> tuple[bool, LaneName]:
+        """Whether a run is being delivered here, and on which lane."""
+        for ticket in self._running:
+            if ticket.attachment is not None and ticket.attachment.log.run_id == response_id:
+                return True, ticket.lane
+        return False, None
+
+    def _begin(self, tickets: list[Ticket]) -> None:
+        for ticket in tickets:
+            refusal = ticket.refusal or self.refuse_with
+            if refusal is not None or ticket.request is None:
+                self._refuse(ticket, refusal or RequestError("The create cannot be read."))
+                continue
+            task = asyncio.get_running_loop().create_task(self._start(ticket, ticket.request))
+            self._tasks.add(task)
+            task.add_done_callback(self._tasks.discard)
+
+    async def _start(self, ticket: Ticket, request: CreateRequest) -> None:
+        create = Create(
+            request=request,
+            raw=ticket.frame,
+            origin="websocket",
+            idempotency_key=request.idempotency_key,
+            caller_token=request.antiphon.upstream_authorization,
+        )
+        try:
+            started = await self._engine.service.start(create, self._principal, self._memory)
+            await self._deliver(ticket, started)
+        except AntiphonError as error:
+            self._refuse(ticket, error)
+        except Exception:
+            log.exception("create_crashed", connection_id=self._connection_id)
+            self._refuse(ticket, AntiphonError("The server could not start this turn."))
+
+    async def _deliver(self, ticket: Ticket, started: Started) -> None:
+        run = started.run
+        if run is None:
+            source = await self._engine.directory.source(started.response_id, self._principal)
+            run_log = source.log
+        else:
+            run_log = run.log
+        ticket.run = run
+        if run is not None:
+            self._engine.supervisor.listened(run)
+        self._running.add(ticket)
+
+        def ended(reason: EndReason) -> None:
+            self._delivered(ticket, reason)
+
+        ticket.attachment = Attachment(run_log, self._engine.journal, self._socket, ticket.lane, -1, ended)
+        self._hooks.started(ticket)
+        ticket.attachment.start()
+
+    def _delivered(self, ticket: Ticket, reason: EndReason) -> None:
+        if reason != "ended":
+            self._socket.close(1013, "events of this run are gone")
+            return
+        run = ticket.run
+        if run is not None and run.turn is not None:
+            self._memory.remember(ticket.lane, run.turn)
+        self._detach(ticket)
+        self._hooks.finished(ticket)
+        self._begin(self._lanes.finished(ticket))
+
+    def _detach(self, ticket: Ticket) -> None:
+        self._running.discard(ticket)
+        if ticket.attachment is not None:
+            ticket.attachment.stop()
+        if ticket.run is not None:
+            self._engine.supervisor.left(ticket.run)
+
+    def _refuse(self, ticket: Ticket, error: AntiphonError) -> None:
+        if ticket.previous_response_id is not None:
+            self._memory.refused(ticket.lane, ticket.previous_response_id)
+        self._send_error(error, ticket.lane)
+        self._hooks.finished(ticket)
+        self._begin(self._lanes.finished(ticket))
+
+    def _send_error(self, error: AntiphonError, lane: LaneName) -> None:
+        send_json(self._socket, error_frame(error, lane))

@@ -1,0 +1,1 @@
+"""What is kept: responses, their chains, idempotency records. SQLite on one machine."""

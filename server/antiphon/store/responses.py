@@ -1,0 +1,204 @@
+"""Reading what is kept about runs."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import orjson
+import sqlalchemy as sa
+from sqlalchemy.ext.asyncio import AsyncEngine
+
+from antiphon.core.cursor import Epochs
+from antiphon.core.history import OpenCall, Turn
+from antiphon.errors import StorageError
+from antiphon.store.tables import idempotency, journal, responses
+
+
+@dataclass(frozen=True, slots=True)
+class StoredResponse:
+    """One row. response and run_state are encoded; terminal_event is None while the run goes on."""
+
+    id: str
+    tenant: str
+    creator: str
+    visibility: str
+    conversation_id: str
+    previous_response_id: str | None
+    status: str
+    fence: int
+    epochs: Epochs
+    input: bytes
+    response: bytes
+    run_state: bytes
+    terminal_event: bytes | None
+    terminal_number: int | None
+
+
+_ROW = (
+    responses.c.id,
+    responses.c.tenant,
+    responses.c.creator,
+    responses.c.visibility,
+    responses.c.conversation_id,
+    responses.c.previous_response_id,
+    responses.c.status,
+    responses.c.fence,
+    responses.c.epochs,
+    responses.c.input,
+    responses.c.response,
+    responses.c.run_state,
+    responses.c.terminal_event,
+    responses.c.terminal_number,
+)
+_LIVE = responses.c.deleted == 0
+_MAX_CHAIN = 10_000
+"""Turns read for one chain; a bound for a broken database, not a limit anybody meets."""
+
+
+class ResponseReader:
+    """Queries. Every method raises StorageError if the database does not answer."""
+
+    def __init__(self, engine: AsyncEngine) -> None:
+        self._engine = engine
+
+    async def find(self, response_id: str) -> StoredResponse | None:
+        rows = await self._all(sa.select(*_ROW).where(responses.c.id == response_id, _LIVE))
+        return _stored(rows[0]) if rows else None
+
+    async def unfinished(self) -> list[StoredResponse]:
+        """Runs without a terminal: after a start, those that the last process left behind."""
+        rows = await self._all(sa.select(*_ROW).where(responses.c.terminal_event.is_(None)))
+        return [_stored(row) for row in rows]
+
+    async def terminal_without_event(self) -> list[StoredResponse]:
+        """Decided runs whose log lacks the terminal event."""
+        in_log = sa.exists().where(
+            journal.c.run_id == responses.c.id, journal.c.last == responses.c.terminal_number
+        )
+        any_log = sa.exists().where(journal.c.run_id == responses.c.id)
+        rows = await self._all(
+            sa.select(*_ROW).where(responses.c.terminal_number.is_not(None), _LIVE, any_log, ~in_log)
+        )
+        return [_stored(row) for row in rows]
+
+    async def chain(self, response_id: str, tenant: str) -> list[dict[str, Any]]:
+        """The rows of a chain, newest first; empty if the newest is not this tenant's."""
+        newest = (
+            sa.select(responses.c.id, responses.c.previous_response_id, sa.literal(0).label("depth"))
+            .where(responses.c.id == response_id, responses.c.tenant == tenant)
+            .cte("chain", recursive=True)
+        )
+        older = (
+            sa.select(responses.c.id, responses.c.previous_response_id, newest.c.depth + 1)
+            .join(newest, responses.c.id == newest.c.previous_response_id)
+            .where(newest.c.depth < _MAX_CHAIN)
+        )
+        chain = newest.union_all(older)
+        query = (
+            sa.select(
+                responses.c.id,
+                responses.c.tenant,
+                responses.c.creator,
+                responses.c.visibility,
+                responses.c.conversation_id,
+                responses.c.previous_response_id,
+                responses.c.status,
+                responses.c.deleted,
+                sa.func.coalesce(responses.c.context_input, responses.c.input).label("context_input"),
+                responses.c.context_output,
+                responses.c.open_calls,
+            )
+            .join(chain, chain.c.id == responses.c.id)
+            .order_by(chain.c.depth)
+        )
+        return [dict(row._mapping) for row in await self._all(query)]
+
+    async def events(self, run_id: str, after: int, max_bytes: int) -> tuple[int, list[bytes]]:
+        """Events from the log: (number of the first, events), about `max_bytes` of them. ([], if none.)"""
+        query: sa.Select[Any] = (
+            sa.select(journal.c.first, journal.c.last, journal.c.payload)
+            .where(journal.c.run_id == run_id, journal.c.last > after)
+            .order_by(journal.c.first)
+            .limit(200)
+        )
+        events: list[bytes] = []
+        size = 0
+        start = after + 1
+        for first, last, payload in await self._all(query):
+            if not events:
+                start = max(first, after + 1)
+            elif first != start + len(events):
+                break
+            chunk = payload.split(b"\n")
+            events.extend(chunk[max(0, after + 1 - first) :])
+            size += len(payload)
+            if size >= max_bytes or last is None:
+                break
+        return start, events
+
+    async def head(self, run_id: str) -> int:
+        """The last durable number, -1 if there is none."""
+        rows = await self._all(sa.select(sa.func.max(journal.c.last)).where(journal.c.run_id == run_id))
+        return -1 if rows[0][0] is None else int(rows[0][0])
+
+    async def idempotent(self, tenant: str, principal: str, key: str, now: float) -> tuple[bytes, str] | None:
+        """(body_sha256, response id) of a recorded create."""
+        rows: Sequence[Any] = await self._all(
+            sa.select(idempotency.c.body_sha256, idempotency.c.response_id).where(
+                idempotency.c.tenant == tenant,
+                idempotency.c.principal == principal,
+                idempotency.c.key == key,
+                idempotency.c.expires_at > now,
+            )
+        )
+        return (rows[0][0], rows[0][1]) if rows else None
+
+    async def ping(self) -> None:
+        """Whether the database answers."""
+        await self._all(sa.select(sa.literal(1)))
+
+    async def _all(self, query: sa.Select[Any]) -> Sequence[Any]:
+        # A cancelled read must not leave its connection half way: it finishes in a task of its own.
+        rows: Sequence[Any] = await asyncio.shield(asyncio.ensure_future(self._fetch(query)))
+        return rows
+
+    async def _fetch(self, query: sa.Select[Any]) -> Sequence[Any]:
+        try:
+            async with self._engine.connect() as connection:
+                rows: Sequence[Any] = (await connection.execute(query)).all()
+                return rows
+        except sa.exc.SQLAlchemyError as error:
+            raise StorageError("The store did not give the data.") from error
+
+
+def turn_of_chain(rows: list[dict[str, Any]]) -> Turn | None:
+    """Build the chain that `ResponseReader.chain` gave; None if a part of it is gone."""
+    turn: Turn | None = None
+    expected: str | None = None
+    for row in reversed(rows):
+        if row["deleted"] or row["previous_response_id"] != expected:
+            return None
+        expected = row["id"]
+        turn = Turn(
+            response_id=row["id"],
+            tenant=row["tenant"],
+            creator=row["creator"],
+            visibility=row["visibility"],
+            conversation_id=row["conversation_id"],
+            stored=True,
+            status=row["status"],
+            parent=turn,
+            input=row["context_input"],
+            output=row["context_output"] or b"",
+            open_calls=tuple(OpenCall(**call) for call in orjson.loads(row["open_calls"] or b"[]")),
+        )
+    return turn
+
+
+def _stored(row: sa.Row[Any]) -> StoredResponse:
+    fields = dict(row._mapping)
+    fields["epochs"] = Epochs.parse(orjson.loads(fields["epochs"]))
+    return StoredResponse(**fields)

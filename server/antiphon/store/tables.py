@@ -1,0 +1,57 @@
+"""The tables, as SQLAlchemy reads them. Alembic makes them (`migrations/`); a test holds both to each other."""
+
+from __future__ import annotations
+
+from sqlalchemy import Column, Float, Index, Integer, LargeBinary, MetaData, Table, Text
+
+metadata = MetaData()
+
+responses = Table(
+    "responses",
+    metadata,
+    Column("id", Text, primary_key=True),
+    Column("tenant", Text, nullable=False),
+    Column("creator", Text, nullable=False, doc="principal id"),
+    Column("visibility", Text, nullable=False),
+    Column("conversation_id", Text, nullable=False),
+    Column("previous_response_id", Text),
+    Column("status", Text, nullable=False, doc="of the response; terminal ones never change"),
+    Column("fence", Integer, nullable=False, doc="raised by whoever takes the run over"),
+    Column("epochs", Text, nullable=False, doc="JSON pairs [token, first number]"),
+    Column("created_at", Float, nullable=False, doc="Unix seconds"),
+    Column("ended_at", Float),
+    Column("input", LargeBinary, nullable=False, doc="items as the client sent them, encoded, comma-joined"),
+    Column("context_input", LargeBinary, doc="the same in the upstream's call ids; NULL where equal"),
+    Column("context_output", LargeBinary, doc="output items in the upstream's ids"),
+    Column("open_calls", LargeBinary, doc="JSON list of calls that wait for an output"),
+    Column("response", LargeBinary, nullable=False, doc="the response object, encoded"),
+    Column("run_state", LargeBinary, nullable=False, doc="RunState row, encoded"),
+    Column("terminal_event", LargeBinary),
+    Column("terminal_number", Integer),
+    Column("deleted", Integer, nullable=False, server_default="0"),
+)
+Index("responses_unfinished", responses.c.id, sqlite_where=responses.c.terminal_event.is_(None))
+Index("responses_ended_at", responses.c.ended_at)
+
+journal = Table(
+    "journal",
+    metadata,
+    # An ordinary rowid table: interleaved runs would make WITHOUT ROWID insert at random places.
+    Column("chunk", Integer, primary_key=True),
+    Column("run_id", Text, nullable=False),
+    Column("first", Integer, nullable=False, doc="number of the first event"),
+    Column("last", Integer, nullable=False),
+    Column("payload", LargeBinary, nullable=False, doc="events joined by line feeds (JSON has none)"),
+)
+Index("journal_position", journal.c.run_id, journal.c.first, unique=True)
+
+idempotency = Table(
+    "idempotency",
+    metadata,
+    Column("tenant", Text, primary_key=True),
+    Column("principal", Text, primary_key=True),
+    Column("key", Text, primary_key=True),
+    Column("body_sha256", LargeBinary, nullable=False),
+    Column("response_id", Text, nullable=False),
+    Column("expires_at", Float, nullable=False),
+)

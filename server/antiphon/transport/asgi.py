@@ -1,0 +1,107 @@
+"""The ASGI application: routes, pages, health, the door in front of everything."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, MutableMapping
+from pathlib import Path
+from typing import Any
+
+import structlog
+from starlette.applications import Starlette
+from starlette.exceptions import HTTPException
+from starlette.middleware import Middleware
+from starlette.requests import Request
+from starlette.responses import Response
+from starlette.routing import Mount, Route, WebSocketRoute
+from starlette.staticfiles import StaticFiles
+
+from antiphon.errors import AntiphonError, RequestError
+from antiphon.ports import Authenticator
+from antiphon.session.engine import Engine
+from antiphon.session.hub import Hub
+from antiphon.transport.door import Door
+from antiphon.transport.replies import Json, error_response
+from antiphon.transport.responses_api import ResponsesApi
+from antiphon.transport.websocket import ResponsesSocket
+
+log = structlog.get_logger(__name__)
+
+_PAGES = Path(__file__).parent.parent / "pages"
+_PAGE_HEADERS = {
+    "content-security-policy": "default-src 'self'; script-src 'self'; style-src 'self'; img-src 'self' data:; "
+    "connect-src 'self' ws: wss:; frame-ancestors 'none'; base-uri 'none'; form-action 'none'",
+    "x-content-type-options": "nosniff",
+    "referrer-policy": "no-referrer",
+    "cache-control": "no-cache",
+}
+
+Models = Callable[[], Awaitable[list[dict[str, Any]]]]
+Ready = Callable[[], Awaitable[dict[str, Any]]]
+
+
+class _Pages(StaticFiles):
+    """The pages, with the headers that keep them from loading or leaking anything else."""
+
+    async def get_response(self, path: str, scope: MutableMapping[str, Any]) -> Response:
+        response = await super().get_response(path, scope)
+        response.headers.update(_PAGE_HEADERS)
+        return response
+
+
+def build_asgi(engine: Engine, hub: Hub, authenticator: Authenticator, models: Models, ready: Ready) -> Starlette:
+    """models: what GET /v1/models lists. ready: what /ready says; its `ready` decides the status."""
+
+    async def list_models(request: Request) -> Response:
+        return Json({"object": "list", "data": await models()})
+
+    async def one_model(request: Request) -> Response:
+        name = request.path_params["model"]
+        for model in await models():
+            if model["id"] == name:
+                return Json(model)
+        raise RequestError(f"The model '{name[:80]}' does not exist.", code="model_not_found", param="model")
+
+    async def health(request: Request) -> Response:
+        return Json({"status": "ok"})
+
+    async def readiness(request: Request) -> Response:
+        state = await ready()
+        return Json(state, status_code=200 if state["ready"] else 503)
+
+    return Starlette(
+        routes=[
+            WebSocketRoute("/v1/responses", ResponsesSocket(engine, hub)),
+            *ResponsesApi(engine).routes(),
+            Route("/v1/models", list_models, methods=["GET"]),
+            Route("/v1/models/{model:path}", one_model, methods=["GET"]),
+            Route("/health", health, methods=["GET"]),
+            Route("/ready", readiness, methods=["GET"]),
+            Mount("/", _Pages(directory=_PAGES, html=True)),
+        ],
+        middleware=[Middleware(Door, settings=engine.settings, authenticator=authenticator)],
+        exception_handlers={
+            AntiphonError: _antiphon_error,
+            HTTPException: _http_error,
+            Exception: _crash,
+        },
+    )
+
+
+async def _antiphon_error(request: Request, error: Exception) -> Response:
+    assert isinstance(error, AntiphonError)
+    return error_response(error)
+
+
+async def _http_error(request: Request, error: Exception) -> Response:
+    assert isinstance(error, HTTPException)
+    code = {404: "not_found", 405: "method_not_allowed"}.get(error.status_code, "invalid_request")
+    message = {404: "There is nothing at this path.", 405: "This path does not take this method."}
+    text = message.get(error.status_code, str(error.detail))
+    return error_response(
+        RequestError(text, code=code, status=error.status_code, headers=dict(error.headers or {}))
+    )
+
+
+async def _crash(request: Request, error: Exception) -> Response:
+    log.error("request_crashed", path=request.url.path, exc_info=error)
+    return error_response(AntiphonError("The server failed to handle this request."))

@@ -1,0 +1,189 @@
+"""`/v1/responses` over HTTP. What the socket cannot do, HTTP cannot: every verb goes through the same door."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+
+import orjson
+from starlette.requests import Request
+from starlette.responses import Response
+from starlette.routing import Route
+
+from antiphon.core.create_request import parse_create
+from antiphon.core.cursor import BEFORE_FIRST, parse_event_id
+from antiphon.core.input_items import list_items, page
+from antiphon.core.principal import Principal
+from antiphon.core.run_state import Origin
+from antiphon.errors import CursorError, RequestError
+from antiphon.runs.directory import Source, not_found
+from antiphon.runs.run import Create, Run
+from antiphon.runs.service import Started
+from antiphon.session.engine import Engine
+from antiphon.transport.body import read_object
+from antiphon.transport.replies import Json, error_response
+from antiphon.transport.sse import EventStream, follow
+
+_CANCEL_WAIT_S = 5.0
+"""How long a cancel waits for the terminal, so that its answer is the final object."""
+
+_UPSTREAM_TOKEN = "x-upstream-authorization"
+
+
+class ResponsesApi:
+    """The endpoints."""
+
+    def __init__(self, engine: Engine) -> None:
+        self._engine = engine
+
+    def routes(self) -> list[Route]:
+        one = "/v1/responses/{response_id}"
+        return [
+            Route("/v1/responses", self.create, methods=["POST"]),
+            Route(one, self.retrieve, methods=["GET"]),
+            Route(one, self.delete, methods=["DELETE"]),
+            Route(f"{one}/cancel", self.cancel, methods=["POST"]),
+            Route(f"{one}/input_items", self.input_items, methods=["GET"]),
+        ]
+
+    async def create(self, request: Request) -> Response:
+        raw = await read_object(request, self._engine.settings.limits)
+        create = parse_create(raw)
+        if create.background and not create.stored:
+            raise RequestError("A background response has to be stored; leave store out.", param="background")
+        origin: Origin = "background" if create.background else "sse" if create.stream else "http"
+        command = Create(
+            request=create,
+            raw=raw,
+            origin=origin,
+            idempotency_key=_idempotency_key(request) or create.idempotency_key,
+            caller_token=request.headers.get(_UPSTREAM_TOKEN) or create.antiphon.upstream_authorization,
+        )
+        started = await self._engine.service.start(command, _principal(request))
+        if create.stream:
+            source = await self._engine.directory.source(started.response_id, _principal(request))
+            return self._stream(source, BEFORE_FIRST)
+        if create.background:
+            return await self._object(started.response_id, _principal(request))
+        return await self._whole(started, request)
+
+    async def retrieve(self, request: Request) -> Response:
+        response_id = request.path_params["response_id"]
+        if request.query_params.get("stream", "").lower() not in ("true", "1"):
+            return await self._object(response_id, _principal(request))
+        source = await self._engine.directory.source(response_id, _principal(request))
+        after, epoch = _cursor(request)
+        plan = await self._engine.directory.plan(source, after, epoch)
+        if plan.mode == "snapshot":
+            expired = CursorError("Events after this position are gone; here is the response as it stands.")
+            body = source.run.response() if source.run else source.response
+            return error_response(expired, response=orjson.Fragment(body))
+        return self._stream(source, plan.after)
+
+    async def cancel(self, request: Request) -> Response:
+        response_id = request.path_params["response_id"]
+        principal = _principal(request)
+        run = self._engine.directory.live(response_id, principal)
+        if run is None:
+            await self._engine.service.cancel_by_id(response_id, principal)
+            return await self._object(response_id, principal)
+        self._engine.service.cancel(run, principal)
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(_CANCEL_WAIT_S):
+                await run.done.wait()
+        return Json(run.response())
+
+    async def delete(self, request: Request) -> Response:
+        response_id = request.path_params["response_id"]
+        await self._engine.service.delete(response_id, _principal(request))
+        return Json({"id": response_id, "object": "response.deleted", "deleted": True})
+
+    async def input_items(self, request: Request) -> Response:
+        response_id = request.path_params["response_id"]
+        stored = await self._engine.directory.stored(response_id, _principal(request))
+        query = request.query_params
+        limit, order = query.get("limit", "20"), query.get("order", "desc")
+        if not limit.isdigit() or not 1 <= int(limit) <= 100:
+            raise RequestError("limit is a number from 1 to 100.", param="limit")
+        if order not in ("asc", "desc"):
+            raise RequestError("order is asc or desc.", param="order")
+        items = list_items(response_id, stored.input)
+        return Json(page(items, limit=int(limit), order=order, after=query.get("after")))
+
+    async def _object(self, response_id: str, principal: Principal) -> Response:
+        """The response object: of a live run as it stands, else as stored."""
+        run = self._engine.directory.live(response_id, principal)
+        if run is not None:
+            if not run.stored:
+                raise not_found(response_id)
+            return Json(run.response())
+        return Json((await self._engine.directory.stored(response_id, principal)).response)
+
+    async def _whole(self, started: Started, request: Request) -> Response:
+        """Wait for the end and answer with the response. A client that leaves only stops listening."""
+        run = started.run
+        if run is None:
+            return await self._object(started.response_id, _principal(request))
+        self._engine.supervisor.listened(run)
+        try:
+            done = asyncio.ensure_future(run.done.wait())
+            gone = asyncio.ensure_future(_disconnected(request))
+            await asyncio.wait((done, gone), return_when=asyncio.FIRST_COMPLETED)
+            for task in (done, gone):
+                task.cancel()
+        finally:
+            self._engine.supervisor.left(run)
+        return _final(run)
+
+    def _stream(self, source: Source, after: int) -> Response:
+        timeouts = self._engine.settings.timeouts
+        run = source.run
+        if run is not None:
+            self._engine.supervisor.listened(run)
+
+        def closed() -> None:
+            if run is not None:
+                self._engine.supervisor.left(run)
+
+        chunks = follow(source.log, self._engine.journal, after, timeouts.keepalive_s)
+        return EventStream(chunks, closed, timeouts.stalled_socket_s)
+
+
+def _final(run: Run) -> Response:
+    """The answer of a create that waited: the failed response with the status that says whose fault it was."""
+    outcome = run.outcome
+    if outcome is None or outcome.status != "failed":
+        return Json(run.response())
+    headers = dict(outcome.headers or {})
+    return Json(run.response(), status_code=outcome.http_status or 500, headers=headers)
+
+
+def _principal(request: Request) -> Principal:
+    principal: Principal = request.state.principal
+    return principal
+
+
+def _idempotency_key(request: Request) -> str | None:
+    key = request.headers.get("idempotency-key")
+    if key is not None and not 1 <= len(key) <= 256:
+        raise RequestError("Idempotency-Key is 1 to 256 characters.", param="Idempotency-Key")
+    return key
+
+
+def _cursor(request: Request) -> tuple[int, str | None]:
+    """(after, epoch) from `starting_after` and `epoch`, or from `Last-Event-ID` where they are absent."""
+    query = request.query_params
+    if "starting_after" not in query and "last-event-id" in request.headers:
+        epoch, number = parse_event_id(request.headers["last-event-id"])
+        return number, epoch
+    given = query.get("starting_after")
+    if given is None:
+        return BEFORE_FIRST, None
+    if not given.isascii() or not given.isdigit() or len(given) > 15:
+        raise RequestError("starting_after is a sequence number.", param="starting_after")
+    return int(given), query.get("epoch")
+
+
+async def _disconnected(request: Request) -> None:
+    while (await request.receive())["type"] != "http.disconnect":
+        pass

@@ -1,0 +1,107 @@
+"""A run as Server-Sent Events: the log from a number on, then live, then the end marker."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Callable
+
+import structlog
+from starlette.responses import Response
+from starlette.types import Receive, Scope, Send
+
+from antiphon.journal.frames import Batch, sse_event
+from antiphon.journal.log import RunLog
+from antiphon.journal.sqlite import SqliteJournal
+
+log = structlog.get_logger(__name__)
+
+_PAGE_BYTES = 256 * 1024
+DONE = b"data: [DONE]\n\n"
+KEEPALIVE = b": keepalive\n\n"
+
+
+async def follow(run_log: RunLog, journal: SqliteJournal, after: int, keepalive_s: float) -> AsyncIterator[bytes]:
+    """Chunks of whole events after `after`, a comment in silence, `[DONE]` after the terminal event.
+
+    The reader's pace is its own: what it does not take stays in the log.
+    """
+    news = asyncio.Event()
+
+    def on_batch(batch: Batch) -> None:
+        news.set()
+
+    run_log.listen(on_batch)
+    try:
+        while True:
+            news.clear()
+            page = await journal.read(run_log, after, _PAGE_BYTES)
+            if page is None:
+                return  # the log no longer reaches back; the client comes again and is told
+            if page:
+                yield _encode(page, after + 1, run_log)
+                after += len(page)
+                continue
+            if run_log.ended:
+                yield DONE
+                return
+            try:
+                async with asyncio.timeout(keepalive_s):
+                    await news.wait()
+            except TimeoutError:
+                yield KEEPALIVE
+    finally:
+        run_log.unlisten(on_batch)
+
+
+def _encode(page: list[bytes], first: int, run_log: RunLog) -> bytes:
+    epochs = run_log.epochs
+    if len(epochs.entries) == 1:
+        epoch = epochs.current
+        return b"".join([sse_event(event, f"{epoch}.{first + i}") for i, event in enumerate(page)])
+    return b"".join([sse_event(event, f"{epochs.at(first + i)}.{first + i}") for i, event in enumerate(page)])
+
+
+class EventStream(Response):
+    """Sends chunks until they end, the client leaves, or it takes nothing for `stalled_s`.
+
+    on_close is called exactly once, however it ended.
+    """
+
+    media_type = "text/event-stream"
+
+    def __init__(self, chunks: AsyncIterator[bytes], on_close: Callable[[], None], stalled_s: float) -> None:
+        super().__init__(headers={"cache-control": "no-cache", "x-accel-buffering": "no"})
+        del self.headers["content-length"]
+        self._chunks = chunks
+        self._on_close = on_close
+        self._stalled_s = stalled_s
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        try:
+            sending = asyncio.ensure_future(self._send(send))
+            watching = asyncio.ensure_future(_disconnected(receive))
+            await asyncio.wait((sending, watching), return_when=asyncio.FIRST_COMPLETED)
+            for task in (sending, watching):
+                task.cancel()
+            await asyncio.gather(sending, watching, return_exceptions=True)
+            if sending.done() and not sending.cancelled() and (error := sending.exception()) is not None:
+                raise error
+        finally:
+            self._on_close()
+
+    async def _send(self, send: Send) -> None:
+        start = {"type": "http.response.start", "status": self.status_code, "headers": self.raw_headers}
+        await send(start)
+        try:
+            async for chunk in self._chunks:
+                async with asyncio.timeout(self._stalled_s):
+                    await send({"type": "http.response.body", "body": chunk, "more_body": True})
+        except TimeoutError:
+            log.info("sse_stalled")
+            raise
+        await send({"type": "http.response.body", "body": b"", "more_body": False})
+
+
+async def _disconnected(receive: Receive) -> None:
+    while (await receive())["type"] != "http.disconnect":
+        pass

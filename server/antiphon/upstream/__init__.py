@@ -1,0 +1,1 @@
+"""Sources of model events: servers over HTTP, and models built in. All implement the `Upstream` port."""
