@@ -20,7 +20,6 @@ setup: $(STAMPS)/test $(STAMPS)/clients $(STAMPS)/npm ## Install everything deve
 
 test: setup ## Run all tests but the slow suites
 	$(BIN)/python -m pytest -n $(TEST_JOBS) --dist loadgroup -m "not codex" tests
-	@$(BIN)/python -m tests.support.skipped
 
 test-fast: $(STAMPS)/test ## Run the tests that need neither browser nor SDKs
 	$(BIN)/python -m pytest -n $(TEST_JOBS) --dist loadgroup -m "not codex and not browser and not clients" tests
@@ -41,6 +40,7 @@ types: $(STAMPS)/test ## Check types
 
 wire: $(STAMPS)/test ## Write protocol/schema and the tables of protocol/PROTOCOL.md anew from the models
 	$(BIN)/python -m antiphon_protocol.schema && $(BIN)/python -m antiphon_protocol.tables
+	$(BIN)/python -m antiphon.settings_reference
 
 lock: ## Write requirements.lock anew from pyproject.toml
 	$(PYTHON) -m venv $(STAMPS)/lock-venv && $(STAMPS)/lock-venv/bin/pip install -q uv

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ipaddress
+import os
 from pathlib import Path
 from typing import Any, Literal
 
@@ -26,7 +27,9 @@ class _Table(BaseModel):
 class JournalSettings(_Table):
     """How the event log of a run is kept."""
 
-    mode: Literal["relaxed", "strict"] = "relaxed"
+    mode: Literal["relaxed", "strict"] = Field(
+        "relaxed", description="`strict`: no event is shown before it survives a power cut."
+    )
     retention_s: float = Field(86_400, ge=0, description="How long an ended run can be attached to.")
     flush_ms: float = Field(15, gt=0, le=1000, description="Longest time an event waits for the durable log.")
     tail_bytes: int = Field(
@@ -116,21 +119,21 @@ class Settings(BaseSettings):
         frozen=True, extra="forbid", env_prefix="ANTIPHON_", env_nested_delimiter="__", populate_by_name=True
     )
 
-    host: str = "127.0.0.1"
-    port: int = Field(8787, ge=0, le=65535)
-    data_dir: Path = Path("~/.antiphon")
-    store_url: str = ""
+    host: str = Field("127.0.0.1", description="Address to bind.")
+    port: int = Field(8787, ge=0, le=65535, description="0 picks a free one.")
+    data_dir: Path = Field(Path("~/.antiphon"), description="Database, lock, `scripts/`, perhaps `antiphon.toml`.")
+    store_url: str = Field("", description="`sqlite:///path`; empty: `antiphon.db` in the data folder.")
     auth: Literal["off", "required"] | None = Field(None, description="Default: off on loopback, else required.")
     insecure: bool = Field(False, description="Allow `auth = off` on an address that is not loopback.")
     allowed_hosts: tuple[str, ...] = Field((), description="Host names served besides the address bound to.")
     trusted_proxies: tuple[str, ...] = Field((), description="Addresses whose forwarding headers are believed.")
-    log_level: Literal["debug", "info", "warning", "error"] = "info"
-    log_format: Literal["auto", "json", "console"] = "auto"
+    log_level: Literal["debug", "info", "warning", "error"] = Field("info", description="Least severe line shown.")
+    log_format: Literal["auto", "json", "console"] = Field("auto", description="`auto`: console on a terminal.")
 
-    upstream_url: str | None = None
-    upstream_api: Literal["responses"] = "responses"
-    upstream_key: SecretStr | None = None
-    upstream_model: str | None = None
+    upstream_url: str | None = Field(None, description="One model server without a file: its base URL with `/v1`.")
+    upstream_api: Literal["responses"] = Field("responses", description="The API it speaks.")
+    upstream_key: SecretStr | None = Field(None, description="Its key.")
+    upstream_model: str | None = Field(None, description="Its one model; absent: asked from /models.")
 
     journal: JournalSettings = JournalSettings()
     store: StoreSettings = StoreSettings()
@@ -232,19 +235,20 @@ def find_config(explicit: Path | None, data_dir: Path) -> Path | None:
     return None
 
 
-def load_settings(config: Path | None = None, **flags: Any) -> Settings:
-    """Read file, environment and flags (flags that are None are not set).
+def load_settings(config: Path | None = None, **flags: Any) -> tuple[Settings, Path | None]:
+    """Read file, environment and flags (flags that are None are not set); gives also the file that was read.
 
     Raises StartupError with one line for each wrong key.
     """
     given = {key: value for key, value in flags.items() if value is not None}
-    path = find_config(config, Path(given.get("data_dir") or Path("~/.antiphon")))
+    folder = given.get("data_dir") or os.environ.get("ANTIPHON_DATA_DIR") or "~/.antiphon"
+    path = find_config(config, Path(folder))
 
     class FromFile(Settings):
         model_config = SettingsConfigDict(toml_file=path)
 
     try:
-        return FromFile(**given)
+        return FromFile(**given), path
     except ValidationError as error:
         lines = [f"  {'.'.join(map(str, e['loc'])) or 'settings'}: {e['msg']}" for e in error.errors()]
         raise StartupError("the configuration is not valid:\n" + "\n".join(lines)) from error

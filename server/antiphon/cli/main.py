@@ -16,7 +16,7 @@ from antiphon.cli.doctor import examine
 from antiphon.cli.logs import configure_logs
 from antiphon.errors import StartupError
 from antiphon.server import AntiphonServer
-from antiphon.settings import Settings, find_config, load_settings
+from antiphon.settings import Settings, load_settings
 
 app = typer.Typer(
     help="Self-hosted real-time server for AI agent runs.",
@@ -82,9 +82,7 @@ def _banner(settings: Settings, url: str) -> None:
 
 def _load(config: Path | None, **flags: object) -> tuple[Settings, Path | None]:
     try:
-        data_dir = flags.get("data_dir")
-        path = find_config(config, data_dir if isinstance(data_dir, Path) else Path("~/.antiphon"))
-        return load_settings(path, **flags), path
+        return load_settings(config, **flags)
     except StartupError as error:
         _fail(error)
 

@@ -34,6 +34,10 @@ class AnswerReader:
         self.ended = self._sse.done or (bool(events) and _is_terminal(events[-1]))
         return usable_events(events)
 
+    def check(self) -> None:
+        """Raises UpstreamError if behind the events given there is one over the limit."""
+        self._sse.check()
+
     def end(self) -> list[bytes]:
         """What the end of the body completes."""
         return usable_events(self._sse.end())

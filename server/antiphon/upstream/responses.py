@@ -48,7 +48,7 @@ class ResponsesUpstream:
         self._transport = transport or AiohttpTransport(
             connect_s=timeouts.upstream_connect_s, idle_s=timeouts.upstream_idle_s
         )
-        self._lingering: set[asyncio.Task[None]] = set()
+        self._lingering: dict[asyncio.Task[None], httpx2.AsyncByteStream] = {}
 
     async def stream(self, call: ModelCall) -> AsyncIterator[Sequence[bytes]]:
         """Run the call; see the port. Ends after the terminal event or where the upstream ends politely.
@@ -68,6 +68,7 @@ class ResponsesUpstream:
             while chunk and not reader.ended:
                 if batch := reader.feed(chunk):
                     yield batch
+                    reader.check()
                 chunk = b"" if reader.ended else await anext(chunks, b"")
             if batch := reader.end():
                 yield batch
@@ -100,8 +101,10 @@ class ResponsesUpstream:
 
     async def aclose(self) -> None:
         """Close every connection, also those whose last bytes are awaited."""
-        for task in self._lingering:
+        for task, body in tuple(self._lingering.items()):
             task.cancel()
+            # The task closes it as well, unless it was cancelled before it began.
+            await body.aclose()
         await asyncio.gather(*self._lingering, return_exceptions=True)
         await self._transport.aclose()
 
@@ -169,8 +172,8 @@ class ResponsesUpstream:
 
     def _linger(self, body: httpx2.AsyncByteStream) -> None:
         task = asyncio.get_running_loop().create_task(_read_out(body))
-        self._lingering.add(task)
-        task.add_done_callback(self._lingering.discard)
+        self._lingering[task] = body
+        task.add_done_callback(self._lingering.pop)
 
 
 def _body(response: httpx2.Response) -> httpx2.AsyncByteStream:

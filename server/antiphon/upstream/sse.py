@@ -21,8 +21,8 @@ SseEvent = tuple[bytes, bytes]
 class SseReader:
     """Give it chunks as they come; it gives the events they complete.
 
-    max_event_bytes: the largest event with all its lines; one that is larger makes the next call raise
-    UpstreamError, after the events before it were given. done: `data: [DONE]` was seen; nothing follows it.
+    max_event_bytes: the largest event with all its lines; one that is larger raises
+    UpstreamError, after the events before it were given: then at the next call, `check` included. done: `data: [DONE]` was seen; nothing follows it.
     """
 
     def __init__(self, max_event_bytes: int) -> None:
@@ -36,8 +36,7 @@ class SseReader:
 
     def feed(self, chunk: bytes) -> list[SseEvent]:
         """The events that `chunk` completes. Raises UpstreamError for an event over the limit."""
-        if self._oversized:
-            raise self._too_large()
+        self.check()
         if self._head is not None:
             chunk = self._without_bom(chunk)
         chunk = self._lf_only(chunk)
@@ -48,12 +47,16 @@ class SseReader:
 
     def end(self) -> list[SseEvent]:
         """The stream is over: an event that lacks only its blank line is given. Raises like `feed`."""
-        if self._oversized:
-            raise self._too_large()
+        self.check()
         if self._head:
             self._pending += self._head
         block, self._pending = bytes(self._pending), bytearray()
         return self._parse([block]) if block and not self.done else []
+
+    def check(self) -> None:
+        """Raises UpstreamError if the last chunk held an event over the limit behind events that were given."""
+        if self._oversized:
+            raise self._too_large()
 
     def _without_bom(self, chunk: bytes) -> bytes:
         """Hold back up to three bytes until it is clear whether they are a byte order mark."""

@@ -44,7 +44,8 @@ class AiohttpStream(httpx2.AsyncByteStream):
         self._waiting_since: float | None = None
         self._watch = self._loop.call_later(idle_s, self._check)
         connection = response.connection
-        self._lost = connection.protocol.closed if connection is not None and connection.protocol else None
+        protocol = connection.protocol if connection is not None else None
+        self._lost = protocol.closed if protocol is not None else None
         if self._lost is not None:
             self._lost.add_done_callback(self._on_lost)
 
@@ -56,7 +57,7 @@ class AiohttpStream(httpx2.AsyncByteStream):
         self._waiting_since = self._loop.time()
         try:
             chunk = await self._content.readany()
-        except (aiohttp.ClientError, OSError) as error:
+        except (aiohttp.ClientError, OSError, RuntimeError) as error:  # RuntimeError: the connection is gone
             chunk = self._rest()
             if not chunk:
                 raise _as_httpx(error) from error
@@ -205,7 +206,7 @@ def _as_httpx(error: Exception) -> httpx2.TransportError:
         return httpx2.ProxyError(text)
     if isinstance(error, aiohttp.ClientConnectorError):
         return httpx2.ConnectError(text)
-    if isinstance(error, (aiohttp.ClientPayloadError, aiohttp.ServerDisconnectedError, OSError)):
+    if isinstance(error, (aiohttp.ClientPayloadError, aiohttp.ServerDisconnectedError, OSError, RuntimeError)):
         return httpx2.ReadError(text)
     if isinstance(error, (aiohttp.InvalidURL, aiohttp.ClientResponseError)):
         return httpx2.RemoteProtocolError(text)

@@ -6,7 +6,7 @@ import { MarkdownView } from './markdown_view.js';
 
 /**
  * @typedef {import('./types.js').Item} Item
- * @typedef {{isOver: boolean, results: Map<string, string>, open: Set<Item>}} Around what an item cannot know by itself
+ * @typedef {{isOver: boolean, isLast: boolean, results: Map<string, string>, open: Set<Item>}} Around what an item cannot know by itself
  * @typedef {{element: HTMLElement, update: (item: Item, around: Around) => void}} ItemView
  */
 
@@ -31,9 +31,9 @@ function reasoningView() {
   const element = el('details', { class: 'reasoning' }, el('summary', {}, label), view.element);
   return {
     element,
-    update(item, { isOver }) {
+    update(item, { isOver, isLast }) {
       const text = reasoningOf(item);
-      const isThinking = !isOver && item.status !== 'completed' && item.status !== 'incomplete';
+      const isThinking = !isOver && isLast;
       label.textContent = isThinking ? 'Thinking…' : 'Thoughts';
       element.classList.toggle('is-live', isThinking);
       // A model may think without saying what: then there is nothing to unfold.

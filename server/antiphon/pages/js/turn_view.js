@@ -50,7 +50,7 @@ export class TurnView {
     this.#updateFooter(around);
   }
 
-  /** @param {Item[]} shown @param {import('./item_view.js').Around} around */
+  /** @param {Item[]} shown @param {Omit<import('./item_view.js').Around, 'isLast'>} around */
   #updateItems(shown, around) {
     for (const [index, item] of shown.entries()) {
       const identity = `${item.type} ${item.id ?? index}`;
@@ -60,7 +60,7 @@ export class TurnView {
         this.body.append(view.element);
         this.#items.push({ item: identity, view });
       }
-      this.#items[index].view.update(item, around);
+      this.#items[index].view.update(item, { ...around, isLast: index === shown.length - 1 });
     }
     for (const { view } of this.#items.splice(shown.length)) view.element.remove();
   }

@@ -1,0 +1,42 @@
+"""What all tests share: the last line names what was skipped, and CI takes no skip for an answer."""
+
+from __future__ import annotations
+
+import os
+
+import pytest
+from hypothesis import HealthCheck, settings
+
+# The machine is shared by parallel workers: a slow example says nothing about the code.
+settings.register_profile("antiphon", deadline=None, suppress_health_check=[HealthCheck.too_slow])
+settings.load_profile("antiphon")
+
+_SKIPPED = pytest.StashKey[list[str]]()
+
+
+@pytest.hookimpl(trylast=True)
+def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter, config: pytest.Config) -> None:
+    reports = terminalreporter.stats.get("skipped", [])
+    config.stash[_SKIPPED] = [f"{report.nodeid.split('::')[-1]} ({_reason(report)})" for report in reports]
+
+
+@pytest.hookimpl(trylast=True)
+def pytest_unconfigure(config: pytest.Config) -> None:
+    names = config.stash.get(_SKIPPED, [])
+    if names:
+        print(f"skipped: {', '.join(sorted(names))}")
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_makereport(item: pytest.Item, call: pytest.CallInfo[None]):  # type: ignore[no-untyped-def]
+    """In CI everything a test needs is installed: a skip there is a failure."""
+    report = yield
+    if report.skipped and os.environ.get("CI") and not hasattr(report, "wasxfail"):
+        report.outcome = "failed"
+        report.longrepr = f"skipped in CI: {_reason(report)}"
+    return report
+
+
+def _reason(report: pytest.TestReport) -> str:
+    reason = report.longrepr[2] if isinstance(report.longrepr, tuple) else str(report.longrepr)
+    return reason.removeprefix("Skipped: ")
