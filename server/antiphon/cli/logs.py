@@ -6,25 +6,54 @@ import logging
 import sys
 from typing import Any
 
+import orjson
 import structlog
 
 
 def configure_logs(level: str, log_format: str) -> None:
-    """level: debug, info, warning, error. log_format: json, console, or auto (console on a terminal)."""
+    """level: debug, info, warning, error. log_format: json, console, or auto (console on a terminal).
+
+    Our own lines are written straight to standard error; libraries' lines come through `logging` and get the
+    same form.
+    """
     as_json = log_format == "json" or (log_format == "auto" and not sys.stderr.isatty())
-    renderer: Any = structlog.processors.JSONRenderer() if as_json else structlog.dev.ConsoleRenderer()
+    number = logging.getLevelNamesMapping()[level.upper()]
     shared: list[Any] = [
-        structlog.stdlib.add_log_level,
+        structlog.processors.add_log_level,
         structlog.processors.TimeStamper(fmt="iso", utc=True),
     ]
     if as_json:
         shared.append(structlog.processors.format_exc_info)
+        renderer: Any = structlog.processors.JSONRenderer(serializer=_dump)
+        factory: Any = structlog.BytesLoggerFactory(sys.stderr.buffer)
+    else:
+        renderer = structlog.dev.ConsoleRenderer()
+        factory = structlog.PrintLoggerFactory(sys.stderr)
     structlog.configure(
-        processors=[structlog.stdlib.filter_by_level, structlog.stdlib.add_logger_name, *shared, renderer],
-        logger_factory=structlog.stdlib.LoggerFactory(),
-        wrapper_class=structlog.stdlib.BoundLogger,
+        processors=[*shared, renderer],
+        logger_factory=factory,
+        wrapper_class=structlog.make_filtering_bound_logger(number),
         cache_logger_on_first_use=True,
     )
-    logging.basicConfig(level=level.upper(), stream=sys.stderr, format="%(message)s", force=True)
+    _configure_libraries(shared, renderer, number)
+
+
+def _configure_libraries(shared: list[Any], renderer: Any, level: int) -> None:
+    def render(logger: Any, name: str, event: Any) -> str:
+        line = renderer(logger, name, event)
+        return line.decode() if isinstance(line, bytes) else str(line)
+
+    handler = logging.StreamHandler(sys.stderr)
+    handler.setFormatter(
+        structlog.stdlib.ProcessorFormatter(
+            foreign_pre_chain=shared,
+            processors=[structlog.stdlib.ProcessorFormatter.remove_processors_meta, render],
+        )
+    )
+    logging.basicConfig(level=level, handlers=[handler], force=True)
     for noisy in ("uvicorn.error", "aiosqlite", "alembic", "asyncio", "websockets"):
-        logging.getLogger(noisy).setLevel(logging.WARNING)
+        logging.getLogger(noisy).setLevel(max(level, logging.WARNING))
+
+
+def _dump(event: Any, **options: Any) -> bytes:
+    return orjson.dumps(event, default=str)

@@ -59,8 +59,11 @@ class RunLog:
         self._strict = strict
         self._listeners: dict[Listener, None] = {}
 
-    def append(self, events: Sequence[bytes], first: int) -> None:
-        """Write events; `first` is the number of the first one and must follow the head. Raises LogOrderError."""
+    def append(self, events: Sequence[bytes], first: int, *, hold: bool = False) -> None:
+        """Write events; `first` is the number of the first one and must follow the head.
+
+        hold: show them with the next ones, which follow at once. Raises LogOrderError.
+        """
         if first != self.head + 1:
             raise LogOrderError(f"{self.run_id}: number {first} does not follow {self.head}")
         if not events:
@@ -68,12 +71,11 @@ class RunLog:
         self._events.extend(events)
         self._bytes += sum(map(len, events))
         self.head += len(events)
-        if not self._strict:
+        if not self._strict and not hold:
             self._show(self.head)
 
     def end(self, terminal: bytes, *, durable: bool) -> None:
         """Write and show the terminal event, after everything before it."""
-        self._show(self.head)
         self._events.append(terminal)
         self._bytes += len(terminal)
         self.head += 1

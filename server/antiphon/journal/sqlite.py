@@ -87,9 +87,12 @@ class SqliteJournal:
         self._begins[run_log] = (row, key)
         self._mark_dirty(run_log)
 
-    def append(self, run_log: RunLog, events: list[bytes], first: int) -> None:
-        """Append events; they are delivered at once (relaxed) or when durable (strict)."""
-        run_log.append(events, first)
+    def append(self, run_log: RunLog, events: list[bytes], first: int, *, last: bool = False) -> None:
+        """Append events; they are delivered at once (relaxed) or when durable (strict).
+
+        last: the terminal follows. Where it need not be stored it follows at once, and goes out with them.
+        """
+        run_log.append(events, first, hold=last and not run_log.stored)
         if run_log.stored:
             self._mark_dirty(run_log)
 

@@ -38,6 +38,8 @@ class RunEnder:
     async def end(self, run: Run, outcome: Outcome) -> None:
         """Give the run its one terminal event. Never raises for a store that is away."""
         run.phase = "ending"
+        # A crash may have lost events between the assembler and the log: what is in the log counts.
+        run.assembler.next_number = run.log.head + 1
         if outcome.status != "failed":
             first = run.assembler.next_number
             self._journal.append(run.log, run.assembler.close_items("incomplete"), first)

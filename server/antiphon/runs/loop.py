@@ -81,7 +81,7 @@ class RunLoop:
             else:
                 events = [event for raw in batch for event in assembler.feed(raw)]
             if events:
-                journal.append(run_log, events, first)
+                journal.append(run_log, events, first, last=assembler.outcome is not None)
             if assembler.outcome is not None:
                 if assembler.dropped:
                     log.debug("upstream_events_dropped", response_id=run.id, count=assembler.dropped)

@@ -156,9 +156,9 @@ class RunService:
         if run.request.is_warm_up:
             await self._supervisor.finish_warm_up(run)
             return run
-        self._registry.start(run.state)
         if run.stored and (digest is not None or run.request.background):
             await self._make_durable(run)
+        self._registry.start(run.state)
         self._supervisor.launch(run)
         return run
 
@@ -169,7 +169,6 @@ class RunService:
         except StorageError:
             self._journal.close(run.log)
             self._directory.forget(run.id)
-            self._registry.change(run.state, "failed", event="run.failed", data={"code": "storage_unavailable"})
             if run.create.idempotency_key is not None:
                 self._keys.discard(run.principal, run.create.idempotency_key)
             raise

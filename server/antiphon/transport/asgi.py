@@ -14,13 +14,14 @@ from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import Mount, Route, WebSocketRoute
 from starlette.staticfiles import StaticFiles
+from starlette.types import Receive, Scope, Send
 
 from antiphon.errors import AntiphonError, RequestError
 from antiphon.ports import Authenticator
 from antiphon.session.engine import Engine
 from antiphon.session.hub import Hub
 from antiphon.transport.door import Door
-from antiphon.transport.replies import Json, error_response
+from antiphon.transport.replies import Json, error_response, refuse_upgrade
 from antiphon.transport.responses_api import ResponsesApi
 from antiphon.transport.websocket import ResponsesSocket
 
@@ -41,6 +42,12 @@ Ready = Callable[[], Awaitable[dict[str, Any]]]
 
 class _Pages(StaticFiles):
     """The pages, with the headers that keep them from loading or leaking anything else."""
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        if scope["type"] == "websocket":
+            await refuse_upgrade(RequestError("There is no socket at this path.", code="not_found"), receive, send)
+            return
+        await super().__call__(scope, receive, send)
 
     async def get_response(self, path: str, scope: MutableMapping[str, Any]) -> Response:
         response = await super().get_response(path, scope)

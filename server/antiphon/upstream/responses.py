@@ -19,7 +19,7 @@ from antiphon.upstream.answer import AnswerReader, first_bytes, looks_like_event
 from antiphon.upstream.transport import AiohttpTransport
 
 _REFUSAL_BYTES = 1024 * 1024
-_REFUSAL_S = 5.0
+_REFUSAL_S = 2.0
 """A refusal's body explains it; more of it, or a longer wait, explains nothing more."""
 
 _LINGER_S = 1.0

@@ -80,11 +80,10 @@ class UpstreamRouter:
             await upstream.aclose()
 
     async def _builtin(self, model: str) -> Upstream | None:
-        upstream = self._builtins.get(model)
-        if upstream is None:
-            upstream = self._builtins.get(model.partition(":")[0] + ":")
-            if upstream is not None and model not in await upstream.models():
-                return None
+        stem, colon, _ = model.partition(":")
+        upstream = self._builtins.get(stem + colon)
+        if upstream is not None and colon and model not in await upstream.models():
+            return None
         return upstream
 
     async def _listed(self, model: str) -> _Listing | None:

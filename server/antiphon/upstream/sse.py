@@ -21,8 +21,9 @@ SseEvent = tuple[bytes, bytes]
 class SseReader:
     """Give it chunks as they come; it gives the events they complete.
 
-    max_event_bytes: the largest event with all its lines; one that is larger raises
-    UpstreamError, after the events before it were given: then at the next call, `check` included. done: `data: [DONE]` was seen; nothing follows it.
+    max_event_bytes: the largest event with all its lines. One that is larger raises UpstreamError; if events
+    came before it in the same chunk they are given first, and the next call raises.
+    done: `data: [DONE]` was seen; nothing follows it.
     """
 
     def __init__(self, max_event_bytes: int) -> None:

@@ -11,6 +11,7 @@ import asyncio
 import functools
 import io
 import os
+import time
 import urllib.request
 
 import aiohttp
@@ -22,6 +23,9 @@ _READ_BUFFER_BYTES = 256 * 1024
 
 _POOL_IDLE_S = 4.0
 """Shorter than the 5 s after which uvicorn, thus vLLM and many more, closes an idle connection."""
+
+_STALE_S = 1.0
+"""A pooled connection that breaks this soon after a request was dead already, and the request is sent again."""
 
 _LARGE_BODY_BYTES = 1024 * 1024
 """Beyond this aiohttp wants a file-like body, which it writes in slices that let the loop breathe."""
@@ -121,12 +125,12 @@ class AiohttpTransport(httpx2.AsyncBaseTransport):
     async def handle_async_request(self, request: httpx2.Request) -> httpx2.Response:
         """Send, and return when the head of the answer is there. Raises httpx2.TransportError."""
         reused: list[bool] = []
+        begun = time.monotonic()
         try:
             response = await self._send(request, reused)
         except httpx2.ReadError:
-            if not reused:
+            if not reused or time.monotonic() - begun > _STALE_S:
                 raise
-            # The peer closed a pooled connection as we wrote to it; it has not worked on the request.
             response = await self._send(request, [])
         return httpx2.Response(
             response.status,

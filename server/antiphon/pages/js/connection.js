@@ -113,8 +113,13 @@ export class Connection {
     const frame = JSON.parse(String(data));
     if (frame.type === 'antiphon:welcome') this.#welcomed();
     else if (!this.isOpen && frame.type === 'antiphon:error') this.giveUp('refused', frame.message);
-    else if (frame.type === 'antiphon:goaway') this.renew(frame.spread_ms ?? 1000);
+    else if (frame.type === 'antiphon:goaway') this.#asked(frame);
     else if (frame.type !== 'antiphon:pong') this.owner.onFrame(frame);
+  }
+
+  /** A draining server still streams what it can and then closes; only an old connection is left early. @param {Frame} frame */
+  #asked({ reason, spread_ms: spreadMs }) {
+    if (reason !== 'draining') this.renew(spreadMs ?? 1000);
   }
 
   #welcomed() {

@@ -4,7 +4,7 @@
  */
 import * as frames from './frames.js';
 import { Lanes } from './lanes.js';
-import { TERMINAL_EVENTS, adoptResponse, applyEvent, isOver, lose, refuse, rewind } from './turn.js';
+import { TERMINAL_EVENTS, adoptResponse, applyEvent, isOver, lose, refuse, rewind, withdraw } from './turn.js';
 
 /**
  * @typedef {import('./types.js').Frame} Frame
@@ -12,8 +12,10 @@ import { TERMINAL_EVENTS, adoptResponse, applyEvent, isOver, lose, refuse, rewin
  * @typedef {{turn: Turn, kind: 'attach' | 'cancel', after?: number | 'start'}} Command
  */
 
+/** The server closes this connection itself, after the answers that are still running. */
+const DRAINING = 'server_draining';
 /** Refusals that concern the connection, not the request: the same create is right on the next one. */
-const SEND_AGAIN = new Set(['websocket_connection_limit_reached', 'server_draining']);
+const SEND_AGAIN = new Set(['websocket_connection_limit_reached', DRAINING]);
 /** Frames about a run that are not in its log (PROTOCOL section 1). */
 const UNNUMBERED = /^(keepalive$|response\.(steer|inject)\.)/;
 /** How long until an attach that ended, or a poll that found the run going on, is tried again. */
@@ -62,6 +64,12 @@ export class Runs {
   /** @param {Turn} turn */
   stop(turn) {
     turn.stopping = true;
+    // What was never sent needs no server to be stopped.
+    if (!turn.sent && !turn.responseId) {
+      withdraw(turn);
+      this.#ended(turn);
+      return;
+    }
     this.owner.onChange(turn, true);
     this.#sendCancel(turn);
   }
@@ -97,8 +105,10 @@ export class Runs {
   /** @param {Turn} turn */
   #create(turn) {
     const lane = this.#lanes.take(turn.key);
-    if (lane) this.connection.send(frames.create(turn, lane));
-    else this.owner.later(() => this.#again(turn), AGAIN_MS);
+    if (lane) {
+      turn.sent = this.connection.send(frames.create(turn, lane));
+      this.owner.onChange(turn, true);
+    } else this.owner.later(() => this.#again(turn), AGAIN_MS);
   }
 
   /** @param {Turn} turn @param {number | 'start'} after */
@@ -154,8 +164,9 @@ export class Runs {
     const turn = this.#onLane(frame);
     const code = frame.error?.code;
     this.#lanes.free(frame.stream_id);
-    if (SEND_AGAIN.has(code)) this.connection.renew(AGAIN_MS);
-    else if (turn && !turn.responseId) {
+    if (SEND_AGAIN.has(code)) {
+      if (code !== DRAINING) this.connection.renew(AGAIN_MS);
+    } else if (turn && !turn.responseId) {
       refuse(turn, frame);
       this.#ended(turn);
     } else this.owner.onNotice(frame.error?.message ?? 'The server reported an error.');

@@ -24,6 +24,7 @@ export function newTurn(start) {
   return {
     context: [],
     ...start,
+    sent: false,
     responseId: null,
     epoch: null,
     sequence: -1,
@@ -98,6 +99,12 @@ export function refuse(turn, frame) {
   turn.status = 'refused';
   turn.stopping = false;
   turn.problem = { code: error.code ?? 'error', message: error.message ?? 'The server refused the request.' };
+}
+
+/** The person changed their mind before the server heard of it. @param {Turn} turn */
+export function withdraw(turn) {
+  turn.status = 'cancelled';
+  turn.stopping = false;
 }
 
 /** Nobody can say any more how the run went on. @param {Turn} turn @param {string} message */

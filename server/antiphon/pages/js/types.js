@@ -29,12 +29,12 @@
  *
  * @typedef {{
  *   key: string, owner: string, createdAt: number, model: string, input: Input[],
- *   context: Input[], previousResponseId: string | null,
+ *   context: Input[], previousResponseId: string | null, sent: boolean,
  *   responseId: string | null, epoch: string | null, sequence: number,
  *   status: TurnStatus, waiting: boolean, stopping: boolean, replaced: boolean,
  *   reason: string | null, problem: Problem | null, items: Item[],
  * }} Turn one create and everything that came back; `key` is its idempotency key,
- *   `context` is sent before `input` but not shown, `waiting` means the run waits for a tool
+ *   `context` is sent before `input` but not shown, `sent` means the server may know it, `waiting` means the run waits for a tool
  *
  * @typedef {{
  *   id: string, title: string, model: string, createdAt: number, updatedAt: number, turns: Turn[],
