@@ -48,7 +48,7 @@ lock: ## Write requirements.lock anew from pyproject.toml
 		--no-emit-index-url --no-emit-find-links pyproject.toml --extra test --extra dev -o requirements.lock
 
 bench: $(STAMPS)/serve $(STAMPS)/bench ## Measure (ARGS="--quick" for a minute's run)
-	$(BENCH)/bin/python -m bench.run $(ARGS)
+	$(BENCH)/bin/python bench/run.py $(ARGS)
 
 clean: ## Remove environments and caches
 	rm -rf $(VENV) $(CLIENTS) $(BENCH) $(STAMPS) tests/browser/node_modules tests/clients/node/node_modules tests/codex/node_modules

@@ -1,0 +1,243 @@
+"""Load client for any server that speaks Responses over WebSocket, on this machine only.
+
+Behind the server stands `mock_upstream.py`, whose directive travels in the user's text.
+
+    load.py throughput --url ws://127.0.0.1:8787/v1/responses --sockets 10 --deltas 200 --server-pid PID
+    load.py turns      --url ... --sockets 1             one-delta turns
+    load.py paced      --url ... --sockets 50 --rate 50  latency from upstream write to client read
+    load.py idle       --url ... --sockets 1000          memory per idle socket
+    load.py paced --wire sse --url http://127.0.0.1:MOCK/v1/responses   straight to the mock: the rig's floor
+
+Prints one JSON object. Everything ends by itself: `--seconds` are measured, `--timeout-s` bounds the rest.
+"""
+
+import argparse
+import asyncio
+import gc
+import os
+import sys
+import time
+from urllib.parse import urlsplit
+
+import orjson
+import uvloop
+from load_clients import Tally, Turn, TurnClient, connect
+from process_meter import cpu_s, machine_cpu_s, raise_open_files_limit, rss_bytes
+
+LOOPBACK_HOSTS = {"127.0.0.1", "localhost", "::1"}
+Result = dict[str, object]
+
+
+class CpuWindow:
+    """CPU of server, upstream, this process and everybody else (`foreign`) between `start()` and `stop()`."""
+
+    def __init__(self, args: argparse.Namespace) -> None:
+        self.pids = {"server": args.server_pid, "upstream": args.upstream_pid}
+        self.began: dict[str, float] = {}
+        self.spent_s: dict[str, float] = {}
+        self.wall_s = 0.0
+
+    def _read(self) -> dict[str, float]:
+        readings = {name: cpu_s(pid) for name, pid in self.pids.items() if pid}
+        readings["client"] = time.process_time()
+        readings["foreign"] = machine_cpu_s() - sum(readings.values())
+        return {**readings, "wall": time.perf_counter()}
+
+    def start(self) -> None:
+        self.began = self._read()
+
+    def stop(self) -> None:
+        ended = self._read()
+        self.spent_s = {name: ended[name] - self.began[name] for name in ended}
+        self.wall_s = self.spent_s.pop("wall")
+
+    def result(self, events: int, turns: int) -> Result:
+        """Rates and costs of the window."""
+        server_us = self.spent_s["server"] * 1e6 if "server" in self.spent_s else None
+        return {
+            "seconds": self.wall_s,
+            "events": events,
+            "turns": turns,
+            "events_per_s": events / self.wall_s,
+            "turns_per_s": turns / self.wall_s,
+            "cpu_us_per_event": server_us / events if server_us is not None and events else None,
+            "cpu_us_per_turn": server_us / turns if server_us is not None and turns else None,
+            **{f"{name}_cores": spent / self.wall_s for name, spent in self.spent_s.items()},
+        }
+
+
+def quantiles_ms(values_ns: list[int]) -> dict[str, float | None]:
+    """Nearest-rank quantiles in ms."""
+    ordered = sorted(values_ns)
+    ranks = {"p50": 0.5, "p90": 0.9, "p99": 0.99, "max": 1.0}
+    if not ordered:
+        return dict.fromkeys(ranks)
+    return {name: ordered[min(len(ordered) - 1, int(q * len(ordered)))] / 1e6 for name, q in ranks.items()}
+
+
+def raise_priority() -> str:
+    """Let this process run the moment a byte arrives, also on a core it shares with the mock.
+
+    Measured straight against the mock on one shared core: p50 0.02 ms and p99 0.14 ms this way, 0.4 and 1.7
+    without, because the kernel lets the mock finish its burst of writes first. Needs root or CAP_SYS_NICE.
+    """
+    try:
+        os.sched_setscheduler(0, os.SCHED_FIFO, os.sched_param(1))
+        return "realtime"
+    except (AttributeError, OSError):
+        pass
+    try:
+        os.nice(-15)
+        return "nice -15"
+    except OSError:
+        return "normal"
+
+
+async def wait_for_end(clients: list[TurnClient], tally: Tally, timeout_s: float) -> None:
+    """Wait for the turns that still run; those that never end are errors."""
+    _, late = await asyncio.wait([client.finished for client in clients], timeout=timeout_s)
+    for _ in late:
+        tally.fail(f"turn not finished within {timeout_s:g} s")
+
+
+async def run_throughput(args: argparse.Namespace, turn: Turn, tally: Tally) -> Result:
+    """Closed loop: every socket always has one turn in flight."""
+    clients = await connect(turn, tally, args.sockets, args.wire, args.timeout_s)
+    for client in clients:
+        client.begin()
+    await asyncio.sleep(args.warm_up_s)
+    tally.turn_ns.clear()
+    tally.first_event_ns.clear()
+    window = CpuWindow(args)
+    window.start()
+    events, turns = tally.events, tally.turns
+    await asyncio.sleep(args.seconds)
+    events, turns = tally.events - events, tally.turns - turns
+    window.stop()
+    turn_ns, first_ns = list(tally.turn_ns), list(tally.first_event_ns)
+    tally.stopping = True
+    await wait_for_end(clients, tally, args.timeout_s)
+    for client in clients:
+        client.close()
+    return {
+        **window.result(events, turns),
+        "turn_ms": quantiles_ms(turn_ns),
+        "first_event_ms": quantiles_ms(first_ns),
+    }
+
+
+async def run_paced(args: argparse.Namespace, turn: Turn, tally: Tally) -> Result:
+    """Open loop: the upstream sets the pace; streams start spread over one interval."""
+    clients = await connect(turn, tally, args.sockets, args.wire, args.timeout_s)
+    priority = raise_priority()
+    tally.latency_from_ns = time.time_ns() + round(args.warm_up_s * 1e9)
+    for client in clients:
+        client.begin()
+        await asyncio.sleep(1 / args.rate / args.sockets)
+    await asyncio.sleep(max(0.0, (tally.latency_from_ns - time.time_ns()) / 1e9))
+    window = CpuWindow(args)
+    window.start()
+    events = tally.events
+    await asyncio.sleep(max(0.5, args.seconds - 0.5))
+    events = tally.events - events
+    window.stop()
+    await wait_for_end(clients, tally, args.timeout_s)
+    for client in clients:
+        client.close()
+    return {
+        **window.result(events, 0),
+        "client_priority": priority,
+        "samples": len(tally.latency_ns),
+        "expected_events_per_s": args.sockets * args.rate,
+        "latency_ms": quantiles_ms(tally.latency_ns),
+    }
+
+
+async def run_idle(args: argparse.Namespace, turn: Turn, tally: Tally) -> Result:
+    """Memory of the server before, with N open sockets, and after one turn on each of them."""
+    fresh_bytes = rss_bytes(args.server_pid)
+    began_s = time.perf_counter()
+    clients = await connect(turn, tally, args.sockets, args.wire, args.timeout_s)
+    connect_s = time.perf_counter() - began_s
+    await asyncio.sleep(1)
+    open_bytes = rss_bytes(args.server_pid)
+    for i in range(0, len(clients), 50):
+        for client in clients[i : i + 50]:
+            client.begin()
+        await wait_for_end(clients[i : i + 50], tally, args.timeout_s)
+    await asyncio.sleep(1)
+    window = CpuWindow(args)
+    window.start()
+    await asyncio.sleep(args.seconds)
+    window.stop()
+    warm_bytes = rss_bytes(args.server_pid)
+    for client in clients:
+        client.close()
+    return {
+        "fresh_rss_mb": fresh_bytes / 1e6,
+        "idle_socket_kb": (open_bytes - fresh_bytes) / args.sockets / 1e3,
+        "idle_socket_after_turn_kb": (warm_bytes - fresh_bytes) / args.sockets / 1e3,
+        "idle_server_cores": window.spent_s.get("server", 0.0) / window.wall_s,
+        "foreign_cores": window.spent_s["foreign"] / window.wall_s,
+        "connects_per_s": args.sockets / connect_s,
+    }
+
+
+MODES = {"throughput": run_throughput, "turns": run_throughput, "paced": run_paced, "idle": run_idle}
+
+
+async def run(args: argparse.Namespace) -> Result:
+    """Run one mode and add what went wrong."""
+    deltas = {"turns": 1, "idle": 1, "paced": round(args.rate * (args.seconds + args.warm_up_s))}
+    turn = Turn(
+        url=args.url,
+        model=args.model,
+        deltas=deltas.get(args.mode, args.deltas),
+        rate=args.rate if args.mode == "paced" else 0,
+        stamps=args.mode == "paced",
+        per_chunk=1 if args.mode == "paced" else args.per_chunk,
+        store=args.store,
+        repeat=args.mode in ("throughput", "turns"),
+    )
+    tally = Tally()
+    gc.freeze()
+    gc.disable()
+    result = await MODES[args.mode](args, turn, tally)
+    errors = {"errors": tally.errors, "first_error": tally.first_error, "lost_sockets": tally.lost_sockets}
+    return {"mode": args.mode, "sockets": args.sockets, "store": args.store, **result, **errors}
+
+
+def parse_args() -> argparse.Namespace:
+    raw = argparse.RawDescriptionHelpFormatter
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=raw)
+    parser.add_argument("mode", choices=sorted(MODES))
+    parser.add_argument("--url", required=True, help="http:// with --wire sse, else ws://")
+    parser.add_argument("--wire", choices=("websocket", "sse"), default="websocket")
+    parser.add_argument("--model", default="mock-model")
+    parser.add_argument("--sockets", type=int, default=1)
+    parser.add_argument("--deltas", type=int, default=200, help="text deltas per turn (throughput)")
+    parser.add_argument("--per-chunk", type=int, default=25, help="deltas per HTTP chunk of the upstream")
+    parser.add_argument("--rate", type=float, default=50.0, help="deltas per second and stream (paced)")
+    parser.add_argument("--seconds", type=float, default=5.0, help="measured time")
+    parser.add_argument("--warm-up-s", type=float, default=0.5, help="not measured")
+    parser.add_argument("--timeout-s", type=float, default=30.0, help="for connecting and last turns")
+    parser.add_argument("--store", action="store_true")
+    parser.add_argument("--server-pid", type=int, help="root process whose CPU and memory are read")
+    parser.add_argument("--upstream-pid", type=int, help="the mock's process, to see what the rig costs")
+    args = parser.parse_args()
+    if urlsplit(args.url).hostname not in LOOPBACK_HOSTS:
+        parser.error("the load client talks to this machine only")
+    if args.mode == "idle" and not args.server_pid:
+        parser.error("idle needs --server-pid")
+    return args
+
+
+def main() -> None:
+    args = parse_args()
+    raise_open_files_limit()
+    result = uvloop.run(run(args))
+    sys.stdout.buffer.write(orjson.dumps(result) + b"\n")
+
+
+if __name__ == "__main__":
+    main()

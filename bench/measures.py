@@ -1,0 +1,119 @@
+"""What is measured: one list, in the order in which it runs, and how long each profile takes for it."""
+
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True, slots=True)
+class Figure:
+    """One number taken out of a load client's result."""
+
+    key: str
+    title: str
+    path: str
+    """Dotted path in the JSON of the load client."""
+    unit: str
+    digits: int = 1
+    better: str = "lower"
+    """`lower`, `higher`, or `none` for a number that is context, not a claim."""
+
+
+@dataclass(frozen=True, slots=True)
+class Measure:
+    """One run of the load client and the figures it gives."""
+
+    key: str
+    arguments: tuple[str, ...]
+    figures: tuple[Figure, ...]
+    on_rig: bool = False
+    """Run it straight against the mock as well, to know what the rig itself costs."""
+
+
+@dataclass(frozen=True, slots=True)
+class Profile:
+    """How long, how often and how big."""
+
+    repeats: int
+    throughput_s: float
+    turns_s: float
+    paced_s: float
+    idle_s: float
+    idle_sockets: int
+    warm_up_s: float
+    rig: bool = True
+
+
+STANDARD = Profile(3, throughput_s=5, turns_s=4, paced_s=6, idle_s=2, idle_sockets=1000, warm_up_s=0.5)
+QUICK = Profile(1, throughput_s=2, turns_s=1.5, paced_s=3, idle_s=0.5, idle_sockets=300, warm_up_s=0.3)
+SMOKE = Profile(
+    1, throughput_s=0.3, turns_s=0.3, paced_s=0.6, idle_s=0.1, idle_sockets=20, warm_up_s=0.1, rig=False
+)
+
+
+def _throughput(profile: Profile, sockets: int, store: bool = False) -> Measure:
+    key = f"throughput_{sockets}" + ("_stored" if store else "")
+    label = f"{sockets} socket{'s' if sockets > 1 else ''}" + (", store: true" if store else "")
+    return Measure(
+        key,
+        (
+            *("throughput", "--sockets", str(sockets), "--seconds", str(profile.throughput_s)),
+            *(("--store",) if store else ()),
+        ),
+        (
+            Figure(f"{key}.cpu", f"CPU per event, {label}", "cpu_us_per_event", "µs"),
+            Figure(f"{key}.rate", f"events/s, {label}", "events_per_s", "1/s", 0, "higher"),
+        ),
+        on_rig=sockets == 10 and not store,
+    )
+
+
+def _turns(profile: Profile, sockets: int, store: bool) -> Measure:
+    key = f"turns_{sockets}_" + ("stored" if store else "unstored")
+    label = ("stored" if store else "unstored") + f", {sockets} socket{'s' if sockets > 1 else ''}"
+    return Measure(
+        key,
+        (
+            *("turns", "--sockets", str(sockets), "--seconds", str(profile.turns_s)),
+            *(("--store",) if store else ()),
+        ),
+        (
+            Figure(f"{key}.rate", f"turns/s, {label}", "turns_per_s", "1/s", 0, "higher"),
+            Figure(f"{key}.cpu", f"CPU per turn, {label}", "cpu_us_per_turn", "µs", 0),
+            Figure(f"{key}.p99", f"turn p99, {label}", "turn_ms.p99", "ms", 2),
+        ),
+        on_rig=sockets == 1 and not store,
+    )
+
+
+def all_measures(profile: Profile) -> list[Measure]:
+    """Memory comes first: afterwards the heap has room and growth would be undercounted."""
+    return [
+        Measure(
+            "idle",
+            ("idle", "--sockets", str(profile.idle_sockets), "--seconds", str(profile.idle_s)),
+            (
+                Figure("idle.fresh", "fresh RSS", "fresh_rss_mb", "MB"),
+                Figure("idle.socket", "memory per idle socket", "idle_socket_kb", "kB"),
+                Figure("idle.warm", "the same after one turn each", "idle_socket_after_turn_kb", "kB"),
+                Figure("idle.connects", "handshakes/s", "connects_per_s", "1/s", 0, "higher"),
+            ),
+        ),
+        _throughput(profile, 1),
+        _throughput(profile, 10),
+        _throughput(profile, 100),
+        _throughput(profile, 10, store=True),
+        _turns(profile, 1, store=False),
+        _turns(profile, 1, store=True),
+        _turns(profile, 10, store=False),
+        _turns(profile, 10, store=True),
+        Measure(
+            "paced",
+            ("paced", "--sockets", "50", "--rate", "50", "--seconds", str(profile.paced_s)),
+            (
+                Figure("paced.p50", "latency p50, 50 × 50/s", "latency_ms.p50", "ms", 2),
+                Figure("paced.p90", "latency p90, 50 × 50/s", "latency_ms.p90", "ms", 2),
+                Figure("paced.p99", "latency p99, 50 × 50/s", "latency_ms.p99", "ms", 2),
+                Figure("paced.cpu", "CPU per event, 50 × 50/s", "cpu_us_per_event", "µs"),
+            ),
+            on_rig=True,
+        ),
+    ]

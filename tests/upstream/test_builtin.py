@@ -1,0 +1,292 @@
+"""The built-in models echo and demo, and the events they are made of."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from typing import Any
+
+import jsonschema
+import pytest
+
+from antiphon.core.assembly.reading import read_event
+from antiphon.errors import UpstreamError
+from antiphon.ports import ModelCall
+from antiphon.upstream.demo import DemoUpstream
+from antiphon.upstream.echo import EchoUpstream
+from antiphon.upstream.events import Answer
+from antiphon.upstream.schema_example import example
+from tests.upstream.calling import FastClock, SystemClock, events_of, kinds, model_call, text_in
+
+CANONICAL_TEXT = [
+    "response.created",
+    "response.in_progress",
+    "response.output_item.added",
+    "response.content_part.added",
+    "response.output_text.delta",
+    "response.output_text.done",
+    "response.content_part.done",
+    "response.output_item.done",
+    "response.completed",
+]
+
+
+def user(text: Any) -> dict[str, Any]:
+    return {"role": "user", "content": text}
+
+
+def output(text: Any, kind: str = "function_call_output") -> dict[str, Any]:
+    return {"type": kind, "call_id": "c", "output": text}
+
+
+def function(name: str = "get_weather", **properties: Any) -> dict[str, Any]:
+    schema = {"type": "object", "properties": properties, "required": list(properties)}
+    return {"type": "function", "name": name, "parameters": schema}
+
+
+def echo() -> EchoUpstream:
+    return EchoUpstream(SystemClock())
+
+
+def demo(words_per_s: float = 0) -> DemoUpstream:
+    return DemoUpstream(SystemClock(), words_per_s)
+
+
+def body(items: Any, **rest: Any) -> ModelCall:
+    return model_call({"model": "antiphon/demo", "input": items, **rest})
+
+
+# Events
+
+
+def all_parts() -> list[dict[str, Any]]:
+    answer = Answer("m", 1.9)
+    events = answer.begin() + answer.reasoning("think ") + answer.reasoning("more")
+    events += answer.text("a") + answer.text("é")
+    events += answer.call("f", '{"a":1}', "call_1") + answer.call("g", "free text", custom=True)
+    events += answer.text("again") + answer.end({"input_tokens": 1, "output_tokens": 2, "reasoning_tokens": 1})
+    return [json.loads(event) for event in events]
+
+
+def test_events_are_numbered_without_a_hole_from_zero() -> None:
+    assert [event["sequence_number"] for event in all_parts()] == list(range(len(all_parts())))
+
+
+def test_the_finished_output_equals_the_items_that_were_done_in_order() -> None:
+    events = all_parts()
+    done = [event["item"] for event in events if event["type"] == "response.output_item.done"]
+    assert events[-1]["response"]["output"] == done
+    assert [item["type"] for item in done] == [
+        "reasoning",
+        "message",
+        "function_call",
+        "custom_tool_call",
+        "message",
+    ]
+    assert done[0]["summary"] == [{"type": "summary_text", "text": "think more"}]
+    assert done[1]["content"][0]["text"] == "aé"
+    assert (done[2]["call_id"], done[2]["arguments"]) == ("call_1", '{"a":1}')
+    assert done[3]["input"] == "free text"
+    assert {item["status"] for item in done} == {"completed"}
+
+
+def test_deltas_of_every_kind_add_up_to_the_text_that_is_done() -> None:
+    events = all_parts()
+    for stem, field in (
+        ("output_text", "text"),
+        ("reasoning_summary_text", "text"),
+        ("function_call_arguments", "arguments"),
+        ("custom_tool_call_input", "input"),
+    ):
+        deltas: dict[int, str] = {}
+        for event in events:
+            if event["type"] == f"response.{stem}.delta":
+                deltas[event["output_index"]] = deltas.get(event["output_index"], "") + event["delta"]
+        done = {e["output_index"]: e[field] for e in events if e["type"] == f"response.{stem}.done"}
+        assert deltas == done
+
+
+def test_usage_stands_in_the_terminal_event_only() -> None:
+    events = all_parts()
+    assert events[0]["response"]["usage"] is None
+    assert events[-1]["response"]["usage"] == {
+        "input_tokens": 1,
+        "input_tokens_details": {"cached_tokens": 0},
+        "output_tokens": 2,
+        "output_tokens_details": {"reasoning_tokens": 1},
+        "total_tokens": 3,
+    }
+
+
+# Echo
+
+
+@pytest.mark.parametrize(
+    "text", ["hello big  world", " lead and trail \n", "漢字 🚀 👩‍💻 é", "x", "a\nb\tc", "w " * 5000]
+)
+async def test_echo_gives_the_text_back_exactly(text: str) -> None:
+    events = await events_of(echo(), model_call({"input": text}))
+    assert text_in(events) == text
+    assert kinds(events)[:4] == CANONICAL_TEXT[:4]
+    assert kinds(events)[-4:] == CANONICAL_TEXT[-4:]
+    assert events[-1]["response"]["output"][0]["content"][0]["text"] == text
+
+
+async def test_echo_sends_the_canonical_events_word_by_word() -> None:
+    assert kinds(await events_of(echo(), model_call({"input": "hello"}))) == CANONICAL_TEXT
+    words = [e["delta"] for e in await events_of(echo(), model_call({"input": "a b  c"})) if "delta" in e]
+    assert words == ["a ", "b  ", "c"]
+
+
+async def test_echo_takes_the_last_message_of_the_user_in_every_shape() -> None:
+    parts = [
+        {"type": "input_text", "text": "la"},
+        {"type": "input_image", "image_url": "x"},
+        {"type": "input_text", "text": "st"},
+    ]
+    items = [
+        user("first"),
+        {"role": "assistant", "content": "no"},
+        user(parts),
+        {"type": "reasoning", "summary": []},
+    ]
+    assert text_in(await events_of(echo(), model_call({"input": items}))) == "last"
+
+
+@pytest.mark.parametrize("items", ["", [], [output("x")], [user([])], [user(None)], ["odd", 7, None], None])
+async def test_echo_of_nothing_is_an_empty_answer(items: Any) -> None:
+    events = await events_of(echo(), model_call({"input": items}))
+    assert text_in(events) == ""
+    assert kinds(events) == CANONICAL_TEXT
+
+
+async def test_echo_lets_others_run_between_batches() -> None:
+    turns = 0
+
+    async def other() -> None:
+        nonlocal turns
+        while True:
+            turns += 1
+            await asyncio.sleep(0)
+
+    task = asyncio.create_task(other())
+    await events_of(echo(), model_call({"input": "w " * 3200}))
+    task.cancel()
+    assert turns >= 100
+
+
+@pytest.mark.parametrize("raw", [b"", b"[]", b"{", b"null"])
+async def test_a_body_that_is_no_object_is_refused(raw: bytes) -> None:
+    for upstream in (echo(), demo()):
+        with pytest.raises(UpstreamError) as caught:
+            await events_of(upstream, ModelCall(run_id="r", model="m", body=raw))
+        assert caught.value.status == 400
+
+
+# Demo
+
+
+async def test_demo_without_tools_talks_about_antiphon_and_ends() -> None:
+    events = await events_of(demo(), body("hi {there}"))
+    assert "Antiphon" in text_in(events)
+    assert "hi {there}" in text_in(events)
+    assert events[-1]["type"] == "response.completed"
+    assert [item["type"] for item in events[-1]["response"]["output"]] == ["message"]
+
+
+async def test_demo_keeps_its_pace_without_drift() -> None:
+    clock = FastClock()
+    events = await events_of(DemoUpstream(clock, 30, clock.sleep), body("hi"))
+    deltas = kinds(events).count("response.output_text.delta")
+    assert deltas > 60
+    assert clock.at - 1000 == pytest.approx((deltas - 1) / 30)
+
+
+async def test_demo_calls_the_first_function_with_arguments_that_fit_its_schema() -> None:
+    tools = [
+        {"type": "web_search"},
+        {"type": "custom", "name": "shell"},
+        function(city={"type": "string"}, unit={"enum": ["c", "f"]}, days={"type": "integer", "minimum": 2}),
+        function("second"),
+    ]
+    (call,) = calls_of(await events_of(demo(), body("weather?", tools=tools)))
+    assert (call["type"], call["name"]) == ("function_call", "get_weather")
+    assert json.loads(call["arguments"]) == {"city": "Paris", "unit": "c", "days": 2}
+    assert call["call_id"].startswith("call_")
+
+
+def calls_of(events: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    return [item for item in events[-1]["response"]["output"] if item["type"].endswith("_call")]
+
+
+async def test_demo_calls_a_custom_tool_with_the_users_words() -> None:
+    events = await events_of(demo(), body("do it", tools=[{"type": "custom", "name": "shell"}]))
+    (call,) = calls_of(events)
+    assert (call["type"], call["name"], call["input"]) == ("custom_tool_call", "shell", "do it")
+
+
+async def test_demo_follows_a_forced_choice_and_a_forbidden_one() -> None:
+    tools = [function("one"), function("two")]
+    forced = await events_of(demo(), body("x", tools=tools, tool_choice={"type": "function", "name": "two"}))
+    assert [call["name"] for call in calls_of(forced)] == ["two"]
+    forbidden = await events_of(demo(), body("x", tools=tools, tool_choice="none"))
+    assert calls_of(forbidden) == []
+    assert "`one`" in text_in(forbidden)
+
+
+@pytest.mark.parametrize("kind", ["function_call_output", "custom_tool_call_output"])
+async def test_demo_answers_with_what_the_tools_gave(kind: str) -> None:
+    parts = [{"type": "input_text", "text": "22 degrees"}]
+    items = [user("x"), {"type": "function_call", "call_id": "c"}, output("sunny", kind), output(parts, kind)]
+    events = await events_of(demo(), body(items, tools=[function()]))
+    assert "sunny; 22 degrees" in text_in(events)
+    assert calls_of(events) == []
+
+
+async def test_call_ids_differ_from_call_to_call() -> None:
+    both = [calls_of(await events_of(demo(), body("x", tools=[function()])))[0]["call_id"] for _ in range(2)]
+    assert len(set(both)) == 2
+
+
+def one(name: str, schema: dict[str, Any], **rest: Any) -> dict[str, Any]:
+    return {"type": "object", "properties": {name: schema}, "required": [name], **rest}
+
+
+@pytest.mark.parametrize(
+    "schema",
+    [
+        one("a", {"type": ["string", "null"]}),
+        one("a", {"type": "array", "items": {"type": "number"}}),
+        one("a", {"type": "array", "minItems": 3, "items": {"enum": ["x"]}}),
+        one("a", {"type": "string", "format": "date-time"}),
+        one("a", {"type": "string", "minLength": 20, "maxLength": 30}),
+        one("a", {"type": "number", "exclusiveMinimum": 5}),
+        one("a", {"anyOf": [{"type": "null"}, {"type": "integer"}]}),
+        one("a", {"$ref": "#/$defs/P"}, **{"$defs": {"P": one("x", {"type": "boolean"})}}),
+        one("a", {"const": 3}),
+        one("a", {"type": "string", "default": "dd"}),
+        one("a", {}, additionalProperties=False),
+        {"properties": {"b": {"type": "string"}}},
+        {"allOf": [one("q", {"type": "string"})]},
+        {"type": "object", "additionalProperties": False},
+        {},
+    ],
+)
+def test_example_arguments_are_valid_for_the_schema(schema: dict[str, Any]) -> None:
+    jsonschema.validate(example(schema, "some words"), schema)
+
+
+def test_a_schema_that_refers_to_itself_comes_to_an_end() -> None:
+    loop = {"$ref": "#/$defs/T", "$defs": {"T": {"type": "object", "properties": {"t": {"$ref": "#/$defs/T"}}}}}
+    assert isinstance(example(loop, ""), dict)
+
+
+@pytest.mark.parametrize("schema", [None, "text", [], {"type": "object", "properties": []}])
+def test_a_schema_that_cannot_be_read_gives_an_empty_object(schema: Any) -> None:
+    assert example(schema, "") == {}
+
+
+async def test_every_built_in_event_can_be_read_by_the_assembler() -> None:
+    for upstream in (echo(), demo()):
+        async for batch in upstream.stream(body("x", tools=[function()])):
+            assert all(read_event(event) for event in batch)
