@@ -26,7 +26,9 @@ export async function fetchModels() {
  */
 export async function fetchResponse(responseId) {
   try {
-    const answer = await fetch(`v1/responses/${encodeURIComponent(responseId)}`, { signal: AbortSignal.timeout(LIMIT_MS) });
+    const answer = await fetch(`v1/responses/${encodeURIComponent(responseId)}`, {
+      signal: AbortSignal.timeout(LIMIT_MS),
+    });
     return { response: answer.ok ? await answer.json() : null, status: answer.status };
   } catch {
     return { response: null, status: 0 };

@@ -3,8 +3,17 @@
  * conversations in memory, stores them, and answers the calls of the page's own tools.
  */
 import {
-  addTurn, askedText, isBusy, lastTurn, newConversation, openCalls, parentTurn, resultOf, resultsByCall,
-  transcript, unaskedTurns,
+  addTurn,
+  askedText,
+  isBusy,
+  lastTurn,
+  newConversation,
+  openCalls,
+  parentTurn,
+  resultOf,
+  resultsByCall,
+  transcript,
+  unaskedTurns,
 } from './conversation.js';
 import { runTool } from './tools.js';
 import { isAhead, isOver, newTurn } from './turn.js';

@@ -36,7 +36,12 @@ export function addTurn(conversation, turn) {
 export function titleFrom(text) {
   const line = text.trim().replace(/\s+/g, ' ');
   const chars = [...line];
-  return chars.length > TITLE_CHARS ? `${chars.slice(0, TITLE_CHARS - 1).join('').trimEnd()}…` : line;
+  return chars.length > TITLE_CHARS
+    ? `${chars
+        .slice(0, TITLE_CHARS - 1)
+        .join('')
+        .trimEnd()}…`
+    : line;
 }
 
 /** @param {Turn} turn what the person wrote; empty for a turn that brings tool results */
@@ -95,12 +100,13 @@ export function outputText(output) {
 export function openCalls(turn) {
   if (turn.status !== 'completed' && turn.status !== 'incomplete') return [];
 
-  const answered = new Set(
-    turn.items.filter((item) => /_call_output$/.test(item?.type)).map((item) => item.call_id),
-  );
+  const answered = new Set(turn.items.filter((item) => /_call_output$/.test(item?.type)).map((item) => item.call_id));
   return turn.items.filter(
     (item) =>
-      item && isClientCall(item) && !answered.has(item.call_id) && (turn.status === 'completed' || item.status === 'completed'),
+      item &&
+      isClientCall(item) &&
+      !answered.has(item.call_id) &&
+      (turn.status === 'completed' || item.status === 'completed'),
   );
 }
 

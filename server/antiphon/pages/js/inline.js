@@ -17,7 +17,7 @@ export function inlines(text) {
   /** @type {Inline[]} */
   const found = [];
   let plain = '';
-  for (let at = 0; at < text.length; ) {
+  for (let at = 0; at < text.length;) {
     const span = spanAt(text, at);
     if (!span) {
       plain += text[at];

@@ -89,7 +89,8 @@ function section(title) {
 function stateOf(item, result, isOver, isOpen) {
   if (item.status === 'failed' || item.error || isFailure(result)) return { state: 'failed', text: 'Failed' };
   if (result) return { state: 'done', text: 'Done' };
-  if (isOpen || (isClientCall(item) && !isOver && item.status === 'completed')) return { state: 'busy', text: 'Waiting for the result' };
+  if (isOpen || (isClientCall(item) && !isOver && item.status === 'completed'))
+    return { state: 'busy', text: 'Waiting for the result' };
   if (isOver && isClientCall(item)) return { state: 'failed', text: 'Not answered' };
   if (item.status === 'completed') return { state: 'done', text: 'Done' };
   if (isOver) return { state: 'failed', text: 'Not finished' };

@@ -45,7 +45,16 @@ export class ListView {
       this.close();
       this.actions.open(id);
     });
-    const remove = el('button', { class: 'square', type: 'button', title: 'Remove from this browser', 'aria-label': `Remove “${name}” from this browser` }, icon('trash'));
+    const remove = el(
+      'button',
+      {
+        class: 'square',
+        type: 'button',
+        title: 'Remove from this browser',
+        'aria-label': `Remove “${name}” from this browser`,
+      },
+      icon('trash'),
+    );
     remove.addEventListener('click', () => this.actions.remove(id));
     return el('li', {}, open, remove);
   }

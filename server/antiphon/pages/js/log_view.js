@@ -25,7 +25,9 @@ export class LogView {
     this.actions = actions;
     this.isPaused = isPaused;
     parts.scroller.addEventListener('scroll', () => this.#scrolled(), { passive: true });
-    parts.scroller.addEventListener('wheel', (event) => this.#follow(this.#follows && event.deltaY >= 0), { passive: true });
+    parts.scroller.addEventListener('wheel', (event) => this.#follow(this.#follows && event.deltaY >= 0), {
+      passive: true,
+    });
     parts.latest.addEventListener('click', () => this.toEnd());
     new ResizeObserver(() => this.#keepUp()).observe(parts.scroller);
   }
@@ -90,5 +92,9 @@ function answerUpTo(turns, index) {
   const next = turns[index + 1];
   if (next && !askedText(next)) return '';
   const first = turns.findLastIndex((turn, at) => at <= index && askedText(turn) !== '');
-  return turns.slice(Math.max(first, 0), index + 1).map(answerText).filter(Boolean).join('\n\n');
+  return turns
+    .slice(Math.max(first, 0), index + 1)
+    .map(answerText)
+    .filter(Boolean)
+    .join('\n\n');
 }

@@ -1,4 +1,4 @@
-/** Puts the page together; the only module that names the browser's clock, storage and network. */
+/** Puts the page together. */
 import { fetchModels, fetchResponse } from './api.js';
 import { Chat } from './chat.js';
 import { Composer } from './composer.js';
@@ -11,7 +11,7 @@ import { ModelPicker } from './model_picker.js';
 import { Runs } from './runs.js';
 import { Shell } from './shell.js';
 import { LOCKED, outcomeWords } from './status.js';
-import { Storage, areaOr } from './storage.js';
+import { forConnection, later, newId, now, socketUrl, storage, tab, tabId } from './surroundings.js';
 import { isOver } from './turn.js';
 
 const SUGGESTIONS = [
@@ -22,36 +22,18 @@ const SUGGESTIONS = [
 /** Failed attempts in a row after which HTTP is asked whether the server is there and wants a key. */
 const ASK_HTTP_AFTER = 2;
 
-const storage = new Storage(areaOr(() => window.localStorage));
-const tab = areaOr(() => window.sessionStorage);
 const asked = new URLSearchParams(location.search);
-const now = () => Date.now();
-const later = (/** @type {() => void} */ run, /** @type {number} */ ms) => void setTimeout(run, ms);
-// Not crypto.randomUUID, which exists on https and loopback only.
-const newId = () => [...crypto.getRandomValues(new Uint8Array(16))].map((byte) => byte.toString(16).padStart(2, '0')).join('');
-
-const me = tab.getItem('antiphon.tab') ?? newId();
-tab.setItem('antiphon.tab', me);
-
-const socketUrl = new URL('v1/responses', document.baseURI);
-socketUrl.protocol = socketUrl.protocol === 'https:' ? 'wss:' : 'ws:';
-
+const me = tabId();
 const suggestions = byId('suggestions', HTMLElement);
 let failures = 0;
 let isDrawing = false;
 
 /** @type {Connection} */
 const connection = new Connection(
-  socketUrl.href,
+  socketUrl(),
   me,
   { onState, onFrame: (frame) => runs.onFrame(frame), isBusy: () => runs.isBusy },
-  {
-    open: (url) => new WebSocket(url),
-    setTimeout: (run, ms) => setTimeout(run, ms),
-    clearTimeout: (timer) => clearTimeout(timer),
-    now,
-    random: Math.random,
-  },
+  forConnection,
 );
 /** @type {Runs} */
 const runs = new Runs(connection, { onChange: onTurn, onNotice: notice, fetchResponse, later });
@@ -109,7 +91,8 @@ function onState(state) {
 async function askServer() {
   const { models, status } = await fetchModels();
   if (status === 401) connection.giveUp('locked', LOCKED);
-  else if (status === 403) connection.giveUp('refused', 'The server does not answer to the address in the address bar.');
+  else if (status === 403)
+    connection.giveUp('refused', 'The server does not answer to the address in the address bar.');
   else if (models.length) picker.offer(models);
   draw();
 }
@@ -144,6 +127,7 @@ function send(text) {
   chat.current.model = picker.select.value;
   chat.send(text);
   log.toEnd();
+  focusDraft();
 }
 
 /** @param {string} id */
@@ -164,7 +148,12 @@ function showCurrent() {
   shell.notice('');
   draw();
   log.toEnd();
-  byId('draft', HTMLElement).focus({ preventScroll: true });
+  focusDraft();
+}
+
+/** Not on a touch screen, where it would bring up the keyboard. */
+function focusDraft() {
+  if (matchMedia('(pointer: fine)').matches) byId('draft', HTMLElement).focus({ preventScroll: true });
 }
 
 function tryNow() {
@@ -182,6 +171,7 @@ function draw() {
   requestAnimationFrame(() => {
     isDrawing = false;
     const { state } = connection;
+    document.title = chat.current.title ? `${chat.current.title} · Antiphon` : 'Antiphon';
     shell.update(state, navigator.onLine, chat.current, now());
     log.update(chat.current);
     composer.update({ isBusy: isBusy(chat.current), isUsable: state.phase !== 'locked' });

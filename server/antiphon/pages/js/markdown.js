@@ -17,7 +17,7 @@ export function blocks(text) {
   const lines = text.split('\n');
   /** @type {Block[]} */
   const found = [];
-  for (let at = 0; at < lines.length; ) {
+  for (let at = 0; at < lines.length;) {
     if (!lines[at].trim()) {
       at += 1;
       continue;
@@ -39,7 +39,16 @@ function blockAt(lines, at) {
   if (RULE.test(line)) return [{ kind: 'rule', text: '' }, 1];
   if (QUOTE.test(line)) {
     const end = runOf(lines, at, (next) => QUOTE.test(next));
-    return [{ kind: 'quote', text: lines.slice(at, end).map((quoted) => quoted.replace(QUOTE, '')).join('\n') }, end - at];
+    return [
+      {
+        kind: 'quote',
+        text: lines
+          .slice(at, end)
+          .map((quoted) => quoted.replace(QUOTE, ''))
+          .join('\n'),
+      },
+      end - at,
+    ];
   }
   if (BULLET.test(line)) return listAt(lines, at);
   const end = runOf(lines, at, (next, index) => index === at || (next.trim() !== '' && !startsBlock(next)));
@@ -65,7 +74,8 @@ function listAt(lines, at) {
     const line = lines[end];
     const bullet = BULLET.exec(line);
     const isDeeper = line.startsWith(`${indent}  `) && line.trim() !== '';
-    if (bullet && bullet[1].length <= indent.length && !!bullet[2] === !!number) items.push(line.slice(bullet[0].length));
+    if (bullet && bullet[1].length <= indent.length && !!bullet[2] === !!number)
+      items.push(line.slice(bullet[0].length));
     else if (isDeeper && items.length) items[items.length - 1] += `\n${line.slice(indent.length + 2)}`;
     else if (line.trim() || !continuesAfterBlank(lines, end, indent, !!number)) break;
   }

@@ -70,7 +70,12 @@ function inner(text, depth) {
 
 /** @param {Block} block */
 function codeNode({ text, language }) {
-  const bar = el('div', { class: 'code-bar' }, el('span', {}, language || 'code'), copyButton('Copy', () => text));
+  const bar = el(
+    'div',
+    { class: 'code-bar' },
+    el('span', {}, language || 'code'),
+    copyButton('Copy', () => text),
+  );
   const code = el('pre', { tabIndex: 0 }, el('code', {}, text));
   return el('div', { class: 'code' }, bar, code);
 }

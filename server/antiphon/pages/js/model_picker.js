@@ -28,7 +28,9 @@ export class ModelPicker {
     const isKnown = !this.isFilled || this.#offered.includes(model);
     const names = this.#offered.includes(model) ? this.#offered : [model, ...this.#offered];
     this.select.replaceChildren(
-      ...names.map((name) => el('option', { value: name }, name === model && !isKnown ? `${name} (not offered)` : name)),
+      ...names.map((name) =>
+        el('option', { value: name }, name === model && !isKnown ? `${name} (not offered)` : name),
+      ),
     );
     this.select.value = model;
   }

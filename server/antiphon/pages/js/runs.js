@@ -2,9 +2,10 @@
  * Keeps turns and their runs together over connections that come and go: sends creates, attaches
  * again where a run was left, notices gaps, cancels. Everything about *how* a run is followed is here.
  */
+import { Fallback } from './fallback.js';
 import * as frames from './frames.js';
 import { Lanes } from './lanes.js';
-import { TERMINAL_EVENTS, adoptResponse, applyEvent, isOver, lose, refuse, rewind, withdraw } from './turn.js';
+import { TERMINAL_EVENTS, adoptResponse, applyEvent, isOver, refuse, rewind, withdraw } from './turn.js';
 
 /**
  * @typedef {import('./types.js').Frame} Frame
@@ -18,9 +19,8 @@ const DRAINING = 'server_draining';
 const SEND_AGAIN = new Set(['websocket_connection_limit_reached', DRAINING]);
 /** Frames about a run that are not in its log (PROTOCOL section 1). */
 const UNNUMBERED = /^(keepalive$|response\.(steer|inject)\.)/;
-/** How long until an attach that ended, or a poll that found the run going on, is tried again. */
+/** How long until an attach that ended is tried again. */
 const AGAIN_MS = 1_000;
-const GONE = 'The server no longer has this answer.';
 
 export class Runs {
   /** @type {Map<string, Turn>} */ #followed = new Map();
@@ -38,6 +38,12 @@ export class Runs {
   constructor(connection, owner) {
     this.connection = connection;
     this.owner = owner;
+    this.fallback = new Fallback({
+      fetchResponse: owner.fetchResponse,
+      later: owner.later,
+      isFollowing: (turn) => this.isFollowing(turn),
+      onEnd: (turn) => this.#ended(turn),
+    });
   }
 
   get isBusy() {
@@ -85,7 +91,7 @@ export class Runs {
   /** No socket for a while; an answer that has ended can be read over HTTP. */
   async pollOnce() {
     const known = [...this.#followed.values()].filter((turn) => turn.responseId);
-    await Promise.all(known.map((turn) => this.#poll(turn, false)));
+    await Promise.all(known.map((turn) => this.fallback.look(turn)));
   }
 
   /** @param {Frame} frame */
@@ -140,8 +146,12 @@ export class Runs {
     if (!turn || UNNUMBERED.test(frame.type)) return;
     const isNew = !turn.responseId;
     const verdict = applyEvent(turn, frame);
-    if (verdict === 'gap' && (isLast || !this.#catchingUp.has(turn.key))) this.#resume(turn);
+    if (verdict === 'gap' && (isLast || !this.#catchingUp.has(turn.key))) {
+      this.#catchingUp.add(turn.key);
+      this.#resume(turn);
+    }
     if (verdict !== 'applied') return;
+    if (isNew) this.#catchingUp.delete(turn.key);
     if (isNew && turn.stopping) this.#sendCancel(turn);
     if (isOver(turn)) this.#ended(turn);
     else this.owner.onChange(turn, isNew);
@@ -231,19 +241,6 @@ export class Runs {
       this.owner.onChange(turn, true);
     } else if (['epoch_changed', 'cursor_in_future'].includes(error.code)) this.#attach(turn, 'start');
     else if (error.retryable) this.owner.later(() => this.#again(turn), error.retry_after_ms ?? AGAIN_MS);
-    else void this.#poll(turn, true);
-  }
-
-  /**
-   * The response over HTTP, for a run that cannot be attached to.
-   * @param {Turn} turn @param {boolean} isLastResort nothing else is going to tell how it ended
-   */
-  async #poll(turn, isLastResort) {
-    const { response, status } = await this.owner.fetchResponse(String(turn.responseId));
-    if (isOver(turn) || !this.isFollowing(turn)) return;
-    if (response && !['queued', 'in_progress'].includes(response.status)) adoptResponse(turn, response);
-    else if (isLastResort && [401, 403, 404, 410].includes(status)) lose(turn, GONE);
-    else if (isLastResort) this.owner.later(() => void this.#poll(turn, true), AGAIN_MS);
-    if (isOver(turn)) this.#ended(turn);
+    else void this.fallback.insist(turn);
   }
 }

@@ -5,6 +5,9 @@
  * @typedef {import('./types.js').Item} Item
  */
 
+/** An example tells the model where the person is, so that it can ask for the right zone. */
+const HERE = new Intl.DateTimeFormat().resolvedOptions().timeZone;
+
 export const TOOLS = [
   {
     type: 'function',
@@ -14,7 +17,7 @@ export const TOOLS = [
     parameters: {
       type: 'object',
       properties: {
-        timezone: { type: 'string', description: 'IANA name such as Europe/Vienna; left out: where the person is' },
+        timezone: { type: 'string', description: 'IANA name; left out: where the person is', examples: [HERE] },
       },
       required: [],
       additionalProperties: false,

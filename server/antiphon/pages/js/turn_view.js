@@ -31,7 +31,8 @@ export class TurnView {
     this.element = el(
       'article',
       { class: 'turn', 'data-key': turn.key, 'aria-label': asked ? 'Question and answer' : 'Answer' },
-      carried > 0 && el('p', { class: 'carried' }, `Goes on from an earlier conversation; ${carried} messages were sent along.`),
+      carried > 0 &&
+        el('p', { class: 'carried' }, `Goes on from an earlier conversation; ${carried} messages were sent along.`),
       asked && el('div', { class: 'asked' }, asked),
       this.body,
       this.thinking,
@@ -76,7 +77,13 @@ export class TurnView {
     this.outcome.hidden = !words && !mayGoOn;
     this.outcome.dataset.tone = words?.tone ?? 'quiet';
     this.outcome.replaceChildren(
-      el('p', {}, words?.text ?? 'The page stopped after several tool calls in a row.', words?.code && ' ', words?.code && el('code', {}, words.code)),
+      el(
+        'p',
+        {},
+        words?.text ?? 'The page stopped after several tool calls in a row.',
+        words?.code && ' ',
+        words?.code && el('code', {}, words.code),
+      ),
       ...(isLast ? this.#ways(words?.tone === 'bad', mayGoOn) : []),
     );
     this.tools.replaceChildren(...(hasText ? [copyButton('Copy', () => this.#answer)] : []));
@@ -88,7 +95,8 @@ export class TurnView {
     if (mayGoOn) return [button('Go on', () => actions.answerCalls(turn))];
     if (turn.problem?.code === 'previous_response_not_found')
       return [button('Continue in a new conversation', () => actions.continueElsewhere(turn))];
-    if (isBad || turn.status === 'cancelled' || turn.status === 'incomplete') return [button('Try again', () => actions.retry(turn))];
+    if (isBad || turn.status === 'cancelled' || turn.status === 'incomplete')
+      return [button('Try again', () => actions.retry(turn))];
     return [];
   }
 }

@@ -1,0 +1,203 @@
+/** What a person does on a good day. The scripts are written by test_chat_page.py. */
+import assert from 'node:assert/strict';
+
+/** Takes two seconds for an answer. */
+export const SLOW = 'antiphon/script:page';
+/** Takes long enough to do something about it on a busy machine. */
+export const PATIENT = 'antiphon/script:patient';
+
+/** Keeps every text that the last answer ever showed. Runs in the page. */
+function recordTexts() {
+  window.texts = [];
+  new MutationObserver(() => {
+    const text = [...document.querySelectorAll('.answer')].at(-1)?.textContent ?? '';
+    if (text && text !== window.texts.at(-1)) window.texts.push(text);
+  }).observe(document.querySelector('#turns'), { childList: true, subtree: true, characterData: true });
+}
+
+export const basics = {
+  async text_grows_while_it_is_written({ tab, url }) {
+    await tab.open(url, { model: SLOW });
+    await tab.page.evaluate(recordTexts);
+    await tab.send('Tell me a story.');
+    await tab.says('#activity', 'Writing');
+    await tab.done();
+    await tab.matchesServer();
+    const texts = await tab.page.evaluate(() => window.texts);
+    const [whole] = await tab.answers();
+    assert.ok(texts.length >= 5, `the text was seen at ${texts.length} lengths`);
+    for (const [index, text] of texts.entries()) {
+      assert.ok(whole.startsWith(text), `“${text}” is no beginning of the answer`);
+      assert.ok(index === 0 || text.length > texts[index - 1].length, 'the text only grows');
+    }
+    tab.assertClean();
+  },
+
+  async demo_calls_the_clock_of_the_page({ tab, url }) {
+    await tab.open(url);
+    assert.equal(await tab.page.inputValue('#model'), 'antiphon/demo');
+    await tab.page.click('#suggestions button >> nth=0');
+    await tab.done(2);
+    const card = tab.page.locator('.card');
+    assert.equal(await card.count(), 1);
+    assert.equal(await card.locator('.card-name').textContent(), 'get_local_time');
+    assert.equal(await card.getAttribute('data-state'), 'done');
+    const [asked, given] = await card.locator('.card-part pre').allTextContents();
+    assert.equal(JSON.parse(asked).timezone, 'Europe/Vienna', 'the zone of this browser');
+    assert.ok(given, 'the card shows a result');
+    const [first, second] = await tab.turns();
+    assert.equal(second.previousResponseId, first.responseId);
+    assert.equal((await tab.response()).previous_response_id, first.responseId);
+    assert.ok((await tab.answers()).at(-1).includes(given), 'the answer speaks of the result');
+    tab.assertClean();
+  },
+
+  async a_conversation_goes_on_over_several_questions({ tab, url }) {
+    await tab.open(url, { model: 'antiphon/echo' });
+    for (const [count, text] of ['first', 'second', 'third'].entries()) {
+      await tab.send(text);
+      await tab.done(count + 1);
+    }
+    assert.deepEqual(await tab.answers(), ['first', 'second', 'third']);
+    const turns = await tab.turns();
+    assert.deepEqual(
+      turns.map((turn) => turn.previousResponseId),
+      [null, turns[0].responseId, turns[1].responseId],
+    );
+    tab.assertClean();
+  },
+
+  async conversations_are_listed_opened_and_deleted({ tab, url }) {
+    const titles = () => tab.page.locator('.entry').allTextContents();
+    await tab.open(url, { model: 'antiphon/echo' });
+    await tab.send('the first one');
+    await tab.done();
+    await tab.page.click('#new');
+    await tab.until(() => !document.querySelector('#empty').hidden);
+    await tab.send('the second one');
+    await tab.done();
+    assert.deepEqual(await titles(), ['the second one', 'the first one']);
+    await tab.page.click('.entry >> nth=1');
+    await tab.until(() => document.querySelector('.answer')?.textContent === 'the first one');
+    await tab.page.click('[aria-label="Remove “the first one” from this browser"]', { force: true });
+    await tab.until(() => !document.querySelector('#empty').hidden);
+    assert.deepEqual(await titles(), ['the second one']);
+    tab.assertClean();
+  },
+
+  async keys_send_break_lines_and_keep_a_draft({ tab, url }) {
+    await tab.open(url, { model: 'antiphon/echo' });
+    await tab.page.focus('#draft');
+    await tab.page.keyboard.type('one');
+    await tab.page.keyboard.press('Shift+Enter');
+    await tab.page.keyboard.type('two');
+    await tab.reload();
+    assert.equal(await tab.page.inputValue('#draft'), 'one\ntwo');
+    await tab.page.press('#draft', 'Enter');
+    await tab.done();
+    assert.equal(await tab.page.textContent('.asked'), 'one\ntwo');
+    assert.equal(await tab.page.inputValue('#draft'), '');
+    tab.assertClean();
+  },
+
+  async what_a_model_writes_stays_text({ tab, url }) {
+    const hostile =
+      '<img src=x onerror=alert(1)> **bold** [bad](javascript:alert(2)) [good](https://example.org/) `<script>`';
+    await tab.open(url, { model: 'antiphon/echo' });
+    await tab.send(hostile);
+    await tab.done();
+    const found = await tab.page.$eval('.answer', (answer) => ({
+      tags: [...answer.querySelectorAll('*')].map(({ tagName }) => tagName),
+      href: answer.querySelector('a').getAttribute('href'),
+    }));
+    assert.deepEqual(found, { tags: ['P', 'STRONG', 'A', 'CODE'], href: 'https://example.org/' });
+    assert.match(
+      (await tab.answers())[0],
+      /^<img src=x onerror=alert\(1\)> bold \[bad\]\(javascript:alert\(2\)\) good <script>$/,
+    );
+    tab.assertClean();
+  },
+
+  async somebody_who_reads_further_up_is_left_there({ tab, url }) {
+    await tab.page.setViewportSize({ width: 500, height: 420 });
+    await tab.open(url, { model: 'antiphon/echo' });
+    await tab.send('word '.repeat(600));
+    await tab.done();
+    const place = () =>
+      tab.page.$eval('#scroller', ({ scrollTop, scrollHeight, clientHeight }) => ({
+        scrollTop,
+        isAtEnd: scrollHeight - scrollTop - clientHeight < 2,
+      }));
+    assert.ok((await place()).isAtEnd);
+    await tab.page.selectOption('#model', SLOW);
+    await tab.send('And now slowly.');
+    await tab.hasWritten(50);
+    assert.ok((await place()).isAtEnd, 'it follows while nobody reads');
+    await tab.page.hover('#scroller');
+    await tab.page.mouse.wheel(0, -300);
+    await tab.until(() => !document.querySelector('#latest').hidden);
+    const { scrollTop } = await place();
+    await tab.done(2);
+    assert.equal((await place()).scrollTop, scrollTop);
+    await tab.page.click('#latest');
+    assert.ok((await place()).isAtEnd);
+    tab.assertClean();
+  },
+
+  async it_fits_a_small_phone_and_every_control_has_a_name({ tab, url }) {
+    await tab.page.setViewportSize({ width: 320, height: 640 });
+    await tab.open(url);
+    await tab.page.click('#suggestions button >> nth=0');
+    await tab.done(2);
+    const overflow = await tab.page.evaluate(() => document.documentElement.scrollWidth - innerWidth);
+    assert.ok(overflow <= 0, `${overflow} pixels too wide`);
+    await tab.page.click('#open-list');
+    await tab.until(() => document.querySelector('#sidebar').contains(document.activeElement));
+    await tab.page.keyboard.press('Escape');
+    assert.equal(await tab.page.getAttribute('#open-list', 'aria-expanded'), 'false');
+    const nameless = await tab.page.$$eval('button, select, textarea, a', (controls) =>
+      controls
+        .filter((control) => !(control.ariaLabel || control.labels?.[0]?.textContent || control.textContent).trim())
+        .map(({ outerHTML }) => outerHTML),
+    );
+    assert.deepEqual(nameless, []);
+    tab.assertClean();
+  },
+
+  async text_has_enough_contrast_in_both_schemes({ tab, url }) {
+    await tab.open(url);
+    for (const colorScheme of ['light', 'dark']) {
+      await tab.page.emulateMedia({ colorScheme });
+      const weak = await tab.page.evaluate(weakPairs);
+      assert.deepEqual(weak, [], colorScheme);
+    }
+    tab.assertClean();
+  },
+};
+
+/** Pairs of text and ground colours of the style sheet below 4.5 to 1. Runs in the page. */
+function weakPairs() {
+  const style = getComputedStyle(document.documentElement);
+  const luminance = (/** @type {string} */ name) => {
+    const hex = style.getPropertyValue(`--${name}`).trim();
+    const [r, g, b] = [1, 3, 5]
+      .map((at) => Number.parseInt(hex.slice(at, at + 2), 16) / 255)
+      .map((part) => (part <= 0.04045 ? part / 12.92 : ((part + 0.055) / 1.055) ** 2.4));
+    return 0.2126 * r + 0.7152 * g + 0.0722 * b;
+  };
+  const pairs = [
+    ['text', 'ground'],
+    ['text', 'raised'],
+    ['text', 'accent-soft'],
+    ['muted', 'ground'],
+    ['muted', 'raised'],
+    ['muted', 'sunk'],
+    ['accent', 'ground'],
+    ['on-accent', 'accent'],
+    ['bad', 'bad-soft'],
+  ];
+  return pairs.filter(([front, back]) => {
+    const [high, low] = [luminance(front), luminance(back)].sort((a, b) => b - a);
+    return (high + 0.05) / (low + 0.05) < 4.5;
+  });
+}

@@ -1,0 +1,90 @@
+/** Refusals and failures, each with the server's sentence and a way on. */
+import assert from 'node:assert/strict';
+
+export const failures = {
+  async an_unknown_model_is_refused_with_the_sentence_of_the_server({ tab, url }) {
+    await tab.open(url, { model: 'nobody/knows-it' });
+    await tab.send('Hello?');
+    await tab.done(1, 'refused');
+    const [{ problem }] = await tab.turns();
+    assert.equal(problem.code, 'model_not_found');
+    await tab.says('.outcome', problem.message);
+    await tab.page.selectOption('#model', 'antiphon/echo');
+    await tab.page.click('.outcome button');
+    await tab.done();
+    assert.deepEqual(await tab.answers(), ['Hello?']);
+    tab.assertClean();
+  },
+
+  async a_failed_answer_keeps_its_text_and_offers_a_retry({ tab, url }) {
+    await tab.open(url, { model: 'antiphon/script:fail' });
+    await tab.send('Hello?');
+    await tab.done(1, 'failed');
+    const { error } = await tab.response();
+    await tab.says('.outcome', error.message);
+    assert.match((await tab.answers())[0], /^This begins well/);
+    await tab.page.selectOption('#model', 'antiphon/echo');
+    await tab.page.click('.outcome button');
+    await tab.done();
+    assert.deepEqual(await tab.answers(), ['Hello?']);
+    tab.assertClean();
+  },
+
+  async a_lost_history_is_continued_in_a_new_conversation({ tab, url }) {
+    await tab.open(url, { model: 'antiphon/echo' });
+    await tab.send('first');
+    await tab.done();
+    const [{ responseId }] = await tab.turns();
+    const deleted = await tab.page.request.delete(`${url}v1/responses/${responseId}`);
+    assert.equal(deleted.status(), 200);
+    // Another connection, which cannot remember the response.
+    await tab.reload();
+    await tab.send('second');
+    await tab.done(2, 'refused');
+    const button = tab.page.locator('.outcome button');
+    assert.equal(await button.textContent(), 'Continue in a new conversation');
+    await button.click();
+    await tab.done(1);
+    assert.deepEqual(await tab.answers(), ['second']);
+    await tab.says('.carried', '2 messages were sent along');
+    assert.equal(await tab.page.locator('.entry').count(), 2);
+    tab.assertClean();
+  },
+
+  async an_answer_that_the_server_lost_is_said_to_be_gone({ tab, url }) {
+    await tab.open(url, { model: 'antiphon/echo' });
+    await tab.send('first');
+    await tab.done();
+    await tab.page.evaluate(() => {
+      const key = Object.keys(localStorage).find((name) => name.startsWith('antiphon.1.turn.'));
+      const turn = JSON.parse(localStorage.getItem(key));
+      const unknown = { responseId: `resp_${'0'.repeat(32)}`, status: 'running', epoch: null };
+      localStorage.setItem(key, JSON.stringify({ ...turn, ...unknown }));
+    });
+    await tab.reload();
+    await tab.done(1, 'lost');
+    await tab.says('.outcome', 'The server no longer has this answer.');
+    tab.assertClean(/404/);
+  },
+
+  async thoughts_are_folded_away_and_can_be_read({ tab, url }) {
+    await tab.open(url, { model: 'antiphon/script:reasoning' });
+    await tab.send('Which one?');
+    await tab.says('.reasoning', 'Thinking…');
+    await tab.done();
+    const thoughts = tab.page.locator('.reasoning');
+    assert.equal(await thoughts.getAttribute('open'), null);
+    await thoughts.locator('summary').click();
+    assert.ok((await thoughts.locator('.markdown').textContent()).length > 10);
+    await tab.matchesServer();
+    tab.assertClean();
+  },
+
+  async a_server_that_wants_a_key_is_explained({ tab, url }) {
+    await tab.page.goto(url);
+    await tab.says('#banner', 'This server asks for an API key');
+    await tab.says('#connection', 'Key needed');
+    assert.ok(await tab.page.isDisabled('#draft'));
+    tab.assertClean(/401/);
+  },
+};

@@ -1,0 +1,139 @@
+/** The chat page in a real browser, with the words that scenarios use, and everything that goes wrong on it. */
+import assert from 'node:assert/strict';
+import { chromium } from 'playwright-core';
+
+const FLAGS = [
+  '--headless',
+  '--no-sandbox',
+  '--disable-gpu',
+  '--disable-background-networking',
+  '--no-first-run',
+  '--disable-component-update',
+  '--disable-sync',
+];
+const LIMIT_MS = 30_000;
+/** What Chromium itself writes about a network that a test took away. */
+export const NETWORK_NOISE = /net::ERR_|WebSocket connection to/;
+
+export const launch = () => chromium.launch({ executablePath: process.env.CHROMIUM, args: FLAGS });
+
+export class Tab {
+  problems = [];
+
+  /** @param {import('playwright-core').BrowserContext} context */
+  static async in(context) {
+    const tab = new Tab();
+    tab.page = await context.newPage();
+    tab.page.setDefaultTimeout(LIMIT_MS);
+    tab.page.on('console', (message) => {
+      if (['error', 'warning'].includes(message.type())) tab.problems.push(`console: ${message.text()}`);
+    });
+    tab.page.on('pageerror', (error) => tab.problems.push(`exception: ${error.stack}`));
+    tab.page.on('dialog', (dialog) => tab.problems.push(`dialog: ${dialog.message()}`));
+    tab.page.on('request', (request) => {
+      const { protocol, hostname } = new URL(request.url());
+      if (protocol !== 'data:' && hostname !== '127.0.0.1') tab.problems.push(`external request: ${request.url()}`);
+    });
+    return tab;
+  }
+
+  async open(url, { model } = {}) {
+    await this.page.goto(model ? `${url}?model=${encodeURIComponent(model)}` : url);
+    await this.says('#connection', 'Connected');
+  }
+
+  async reload() {
+    await this.page.reload();
+    await this.says('#connection', 'Connected');
+  }
+
+  async send(text) {
+    await this.page.fill('#draft', text);
+    await this.page.press('#draft', 'Enter');
+  }
+
+  /** Waits until an element says so. @param {string} selector @param {string} text */
+  async says(selector, text) {
+    await this.until(([where, what]) => document.querySelector(where)?.textContent.includes(what), [selector, text]);
+  }
+
+  /** @param {(given: any) => unknown} condition in the page @param {unknown} [given] */
+  async until(condition, given) {
+    await this.page.waitForFunction(condition, given, { timeout: LIMIT_MS, polling: 20 });
+  }
+
+  /** Waits until the last of so many turns is over. */
+  async done(turns = 1, status = 'completed') {
+    await this.until(
+      ([count, wanted]) => {
+        const shown = document.querySelectorAll('.turn');
+        return shown.length === count && shown[count - 1].dataset.status === wanted;
+      },
+      [turns, status],
+    );
+  }
+
+  /** Waits until the answer that is being written has so many characters. */
+  async hasWritten(characters) {
+    await this.until((count) => {
+      const answer = [...document.querySelectorAll('.turn')].at(-1)?.querySelector('.answer');
+      return answer && answer.textContent.length >= count;
+    }, characters);
+  }
+
+  /** The text of each answer, as a person sees it. @returns {Promise<string[]>} */
+  answers() {
+    return this.page.$$eval('.answer', (found) => found.map((answer) => answer.textContent));
+  }
+
+  /** The turns of the conversation as the page keeps them. @returns {Promise<any[]>} */
+  turns() {
+    return this.page.evaluate(() => {
+      const prefix = `antiphon.1.turn.${sessionStorage.getItem('antiphon.current')}.`;
+      const keys = Object.keys(localStorage).filter((key) => key.startsWith(prefix));
+      return keys.map((key) => JSON.parse(localStorage.getItem(key))).sort((a, b) => a.createdAt - b.createdAt);
+    });
+  }
+
+  /** The response of the last turn, as the server has it. */
+  async response() {
+    const { responseId } = (await this.turns()).at(-1);
+    const answer = await this.page.request.get(new URL(`/v1/responses/${responseId}`, this.page.url()).href);
+    assert.equal(answer.status(), 200);
+    return answer.json();
+  }
+
+  /** What was shown of the last answer is what the server has, once. */
+  async matchesServer() {
+    const wanted = textOf(await this.response());
+    assert.ok(wanted.length > 0, 'the server has a text');
+    assert.equal((await this.answers()).at(-1), wanted);
+    assert.equal(textOf({ output: (await this.turns()).at(-1).items }), wanted);
+  }
+
+  /** What is to be seen, for somebody who has to find out why a scenario failed. */
+  async describe() {
+    if (this.page.isClosed()) return 'a closed tab';
+    const seen = await this.page.evaluate(() => ({
+      connection: document.querySelector('#connection')?.textContent,
+      activity: document.querySelector('#activity')?.textContent,
+      banner: document.querySelector('#banner')?.textContent,
+      turns: [...document.querySelectorAll('.turn')].map(({ dataset, innerText }) => [dataset.status, innerText]),
+      stored: Object.entries(localStorage).map(([key, value]) => [key, value.slice(0, 700)]),
+    }));
+    return JSON.stringify({ problems: this.problems, ...seen }, null, 2);
+  }
+
+  /** @param {RegExp} [allowed] */
+  assertClean(allowed) {
+    assert.deepEqual(
+      this.problems.filter((problem) => !allowed?.test(problem)),
+      [],
+    );
+  }
+}
+
+export function textOf({ output }) {
+  const messages = output.filter(({ type }) => type === 'message');
+  return messages.flatMap(({ content }) => content.map(({ text }) => text)).join('');
+}

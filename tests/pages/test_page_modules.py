@@ -1,0 +1,64 @@
+"""Runs the unit tests of the chat page's modules, which need Node but no browser and no npm packages."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import shutil
+from pathlib import Path
+from typing import NoReturn
+
+import pytest
+
+HERE = Path(__file__).parent
+PAGES = HERE.parents[1] / "server" / "antiphon" / "pages"
+TEST_FILES = sorted(HERE.glob("*.test.mjs"))
+LIMIT_S = 60.0
+
+
+def _absent(reason: str) -> NoReturn:
+    if os.environ.get("CI"):
+        pytest.fail(reason)
+    pytest.skip(reason)
+
+
+async def _node(*arguments: str) -> tuple[int | None, str]:
+    node = shutil.which("node")
+    if node is None:
+        _absent("tests of the page modules: no Node found")
+    process = await asyncio.create_subprocess_exec(
+        node, *arguments, stdout=asyncio.subprocess.PIPE, stderr=asyncio.subprocess.STDOUT
+    )
+    try:
+        output, _ = await asyncio.wait_for(process.communicate(), LIMIT_S)
+    except TimeoutError:
+        process.kill()
+        await process.wait()
+        pytest.fail(f"node {' '.join(arguments)} did not end within {LIMIT_S} s")
+    return process.returncode, output.decode()
+
+
+@pytest.mark.parametrize("path", TEST_FILES, ids=lambda path: path.name.removesuffix(".test.mjs"))
+async def test_the_modules_of_the_page_keep_their_promises(path: Path) -> None:
+    code, output = await _node("--test", str(path))
+    assert code == 0, output
+    assert "# pass 0" not in output, output
+
+
+async def test_every_module_of_the_page_is_a_valid_module() -> None:
+    for path in sorted((PAGES / "js").glob("*.js")):
+        code, output = await _node("--check", str(path))
+        assert code == 0, output
+
+
+def test_the_page_has_no_inline_script_style_or_foreign_address() -> None:
+    html = (PAGES / "index.html").read_text()
+    assert " style=" not in html
+    assert "<style" not in html
+    assert " on" not in "".join(part.split(">")[0] for part in html.split("<")[1:] if " on" in part.split(">")[0])
+    for path in PAGES.rglob("*"):
+        if path.suffix in {".html", ".css", ".js"}:
+            text = path.read_text()
+            assert "innerHTML" not in text, path
+            assert "http://" not in text.replace("http://www.w3.org/", ""), path
+            assert "https://" not in text, path
