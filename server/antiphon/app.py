@@ -4,12 +4,11 @@ from __future__ import annotations
 
 import asyncio
 from pathlib import Path
-from typing import Any
 
 import structlog
 
 from antiphon.clock import RandomIds, SystemClock
-from antiphon.errors import StorageError
+from antiphon.errors import StartupError, StorageError
 from antiphon.governance.identity import NoAuthentication, StaticKeys
 from antiphon.journal.sqlite import SqliteJournal
 from antiphon.ops.lifecycle import Lifecycle
@@ -58,7 +57,7 @@ class Antiphon:
         self.lifecycle = Lifecycle(ids.token(), clock)
         self.registry = RunRegistry(self.lifecycle, clock)
         directory = RunDirectory(self._reader, self._journal)
-        ender = RunEnder(self._journal, self.registry, clock, settings.store.retry_s)
+        ender = RunEnder(self._journal, self.registry, clock, settings)
         loop = RunLoop(self._journal, self.registry, ender)
         self._supervisor = Supervisor(loop, ender, directory, settings.store.grace_s)
         keys = IdempotencyKeys(self._reader, clock)
@@ -93,9 +92,16 @@ class Antiphon:
     async def start(self) -> None:
         """Take the data folder, bring the tables up to date, end what a dead process left. Raises StartupError."""
         self._lock.acquire()
-        await asyncio.to_thread(migrate, self.settings.database_path)
-        self._writer.start()
-        await self._recovery.recover()
+        try:
+            await asyncio.to_thread(migrate, self.settings.database_path)
+            self._writer.start()
+            await self._recovery.recover()
+        except BaseException as error:
+            await self._let_go()
+            if isinstance(error, StorageError):
+                path = self.settings.database_path
+                raise StartupError(f"the database {path} cannot be used: {error.__cause__}") from error
+            raise
         self._janitor.start()
         self.hub.start()
 
@@ -123,23 +129,24 @@ class Antiphon:
         await self._janitor.stop()
         await self._router.aclose()
         await self._journal.aclose()
+        await self._let_go()
+
+    async def _let_go(self) -> None:
         await self._writer.stop()
         await self._engine.dispose()
         self._lock.release()
 
-    async def _ready(self) -> dict[str, Any]:
-        """Whether new work is welcome here, and why not."""
+    async def _ready(self) -> str:
+        """`ready` if new work is welcome here, else why not."""
+        if self._draining:
+            return "draining"
         store = self._journal.healthy
         try:
             async with asyncio.timeout(2):
                 await self._reader.ping()
         except (StorageError, TimeoutError):
             store = False
-        return {
-            "ready": store and not self._draining,
-            "draining": self._draining,
-            "store": "ok" if store else "unavailable",
-        }
+        return "ready" if store else "unavailable"
 
     def _authenticator(self) -> Authenticator:
         if self.settings.auth_required:

@@ -16,12 +16,7 @@ from typing import Any
 
 from antiphon_protocol.codes import CODES
 
-_TYPES = {
-    401: "authentication_error",
-    403: "permission_error",
-    404: "not_found_error",
-    429: "rate_limit_error",
-}
+_TYPES = {401: "authentication_error", 403: "permission_error", 429: "rate_limit_error"}
 
 
 class AntiphonError(Exception):

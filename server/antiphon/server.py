@@ -43,8 +43,7 @@ class AntiphonServer:
             ws_ping_interval=settings.timeouts.ping_interval_s,
             ws_ping_timeout=settings.timeouts.ping_timeout_s,
             ws_per_message_deflate=False,
-            proxy_headers=bool(settings.trusted_proxies),
-            forwarded_allow_ips=list(settings.trusted_proxies) or None,
+            proxy_headers=False,  # the door has to see the peer itself, to know whether it is a trusted proxy
             lifespan="off",
             log_config=None,
             access_log=False,

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ipaddress
 import os
+import tomllib
 from pathlib import Path
 from typing import Any, Literal
 
@@ -12,12 +13,18 @@ from pydantic_settings import (
     BaseSettings,
     PydanticBaseSettingsSource,
     SettingsConfigDict,
+    SettingsError,
     TomlConfigSettingsSource,
 )
 
 from antiphon.errors import StartupError
 
 MIB = 1024 * 1024
+
+_OTHER_VARIABLES = frozenset(
+    {"ANTIPHON_CONFIG", "ANTIPHON_URL", "ANTIPHON_API_KEY", "ANTIPHON_MODEL", "ANTIPHON_TEST_URL"}
+)
+"""Names that are no settings: the configuration file's, and what example clients and tests read."""
 
 
 class _Table(BaseModel):
@@ -162,9 +169,10 @@ class Settings(BaseSettings):
                 "configure keys, or say --insecure"
             )
         if self.auth_required and not self.key:
+            why = f"{self.host} is reachable from other machines, so " if self.auth is None else ""
             raise ValueError(
-                f"{self.host} is reachable from other machines, so authentication is required, but no "
-                "[[key]] is configured; add one (sha256 of the key) or bind 127.0.0.1"
+                f"{why}authentication is required, but no [[key]] is configured; add one (sha256 of the key) "
+                f"or {'bind 127.0.0.1' if self.auth is None else 'leave auth out'}"
             )
         known = {tenant.id for tenant in self.tenant} | {"default"}
         for key in self.key:
@@ -248,7 +256,26 @@ def load_settings(config: Path | None = None, **flags: Any) -> tuple[Settings, P
         model_config = SettingsConfigDict(toml_file=path)
 
     try:
-        return FromFile(**given), path
+        settings = FromFile(**given)
     except ValidationError as error:
         lines = [f"  {'.'.join(map(str, e['loc'])) or 'settings'}: {e['msg']}" for e in error.errors()]
         raise StartupError("the configuration is not valid:\n" + "\n".join(lines)) from error
+    except (tomllib.TOMLDecodeError, UnicodeDecodeError, OSError) as error:
+        raise StartupError(f"the configuration file {path} cannot be read: {error}") from error
+    except SettingsError as error:
+        raise StartupError(f"the environment is not valid: {error}") from error
+    _refuse_unknown_variables(settings)
+    return settings, path
+
+
+def _refuse_unknown_variables(settings: Settings) -> None:
+    """A misspelt variable must not be lost silently; pydantic looks only for those it knows."""
+    known = {f"ANTIPHON_{name.upper()}" for name in Settings.model_fields} | _OTHER_VARIABLES
+    known |= {upstream.key_env for upstream in settings.upstream if upstream.key_env}
+    lines = [
+        f"  {name}: there is no such setting"
+        for name in sorted(os.environ)
+        if name.startswith("ANTIPHON_") and name.partition("__")[0] not in known
+    ]
+    if lines:
+        raise StartupError("the environment is not valid:\n" + "\n".join(lines))

@@ -47,7 +47,7 @@ def missing(what: str, how: str) -> None:
 def need_python_sdks() -> Path:
     """The interpreter of `.venv-clients`."""
     if not PYTHON.exists():
-        missing(".venv-clients", "make it with `make clients`")
+        missing(".venv-clients", "make it with `make setup`")
     return PYTHON
 
 
@@ -57,7 +57,7 @@ def need_node_sdks() -> str:
     if node is None:
         missing("node", "install Node 20 or newer")
     if not (NODE_FOLDER / "node_modules" / "openai").is_dir():
-        missing(f"{NODE_FOLDER.relative_to(ROOT)}/node_modules", "make it with `make clients`")
+        missing(f"{NODE_FOLDER.relative_to(ROOT)}/node_modules", "make it with `make setup`")
     assert node is not None
     return node
 

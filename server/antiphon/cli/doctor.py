@@ -9,13 +9,15 @@ from pathlib import Path
 
 import orjson
 from rich.console import Console
+from rich.markup import escape
 from rich.table import Table
 
 from antiphon.clock import SystemClock
-from antiphon.errors import AntiphonError
-from antiphon.settings import Settings
+from antiphon.errors import AntiphonError, UpstreamError
+from antiphon.settings import Settings, UpstreamSettings
 from antiphon.store.database import migrate
 from antiphon.upstream.build import build_upstreams
+from antiphon.upstream.responses import ResponsesUpstream
 
 Check = Callable[[], Awaitable[str]]
 """Gives what was found; raises AntiphonError or OSError for what is wrong."""
@@ -23,17 +25,17 @@ Check = Callable[[], Awaitable[str]]
 
 async def examine(settings: Settings, config: Path | None, console: Console) -> bool:
     """Print settings and checks; True if all checks passed."""
-    console.print(f"[bold]Configuration[/bold] ({config or 'no file, defaults and environment'})")
+    console.print(f"[bold]Configuration[/bold] ({escape(str(config or 'no file, defaults and environment'))})")
     # SecretStr renders as asterisks: no secret reaches the terminal.
     console.print_json(orjson.dumps(settings.model_dump(mode="json")).decode())
     table = Table("check", "result", "detail", title="Checks", title_justify="left")
     good = True
     for name, check in _checks(settings, config):
         try:
-            table.add_row(name, "[green]ok[/green]", await check())
+            table.add_row(escape(name), "[green]ok[/green]", escape(await check()))
         except (AntiphonError, OSError) as error:
             good = False
-            table.add_row(name, "[red]failed[/red]", str(error))
+            table.add_row(escape(name), "[red]failed[/red]", escape(str(error)))
     console.print(table)
     return good
 
@@ -69,4 +71,25 @@ def _checks(settings: Settings, config: Path | None) -> list[tuple[str, Check]]:
         ("database", database),
         ("address", port),
         ("models", upstreams),
+        *((f"upstream {one.name}", _reaches(one, settings)) for one in settings.upstreams),
     ]
+
+
+def _reaches(one: UpstreamSettings, settings: Settings) -> Check:
+    """Ask the upstream itself: the router only leaves out the models of one that does not answer."""
+
+    async def check() -> str:
+        upstream = ResponsesUpstream(one, settings.timeouts, settings.limits.upstream_event_bytes)
+        try:
+            async with asyncio.timeout(settings.timeouts.upstream_connect_s + 5):
+                return f"{one.url} lists {len(await upstream.models())} models"
+        except UpstreamError as error:
+            if error.http_status in (404, 405) and one.models is not None:
+                return f"{one.url} answers"
+            raise
+        except TimeoutError:
+            raise UpstreamError(f"{one.url} did not answer in time.") from None
+        finally:
+            await upstream.aclose()
+
+    return check

@@ -27,7 +27,8 @@ def configure_logs(level: str, log_format: str) -> None:
         renderer: Any = structlog.processors.JSONRenderer(serializer=_dump)
         factory: Any = structlog.BytesLoggerFactory(sys.stderr.buffer)
     else:
-        renderer = structlog.dev.ConsoleRenderer()
+        # Not the default of a machine with rich: that prints the local variables, prompts and keys among them.
+        renderer = structlog.dev.ConsoleRenderer(exception_formatter=structlog.dev.plain_traceback)
         factory = structlog.PrintLoggerFactory(sys.stderr)
     structlog.configure(
         processors=[*shared, renderer],

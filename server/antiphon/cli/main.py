@@ -9,6 +9,7 @@ from typing import Annotated, NoReturn
 import typer
 import uvloop
 from rich.console import Console
+from rich.markup import escape
 
 from antiphon import __version__
 from antiphon.app import Antiphon
@@ -71,12 +72,12 @@ async def _serve(settings: Settings, config: Path | None) -> None:
 
 
 def _banner(settings: Settings, url: str) -> None:
-    key = "any key" if not settings.auth_required else "a key of [[key]]"
+    key = "any key" if not settings.auth_required else "one of your keys"
     models = "the built-in models" if not settings.upstreams else "your upstream and the built-in models"
     console.print(f"[bold]Antiphon {__version__}[/bold] answers with {models}.\n")
-    console.print(f"  Chat in the browser   {url}", soft_wrap=True)
-    console.print(f"  OpenAI clients        base_url={url}/v1  api_key={key}", soft_wrap=True)
-    console.print(f"  Data                  {settings.data_path}", soft_wrap=True)
+    console.print(f"  Chat in the browser   {escape(url)}", soft_wrap=True)
+    console.print(f"  OpenAI clients        base_url={escape(url)}/v1  api_key={escape(key)}", soft_wrap=True)
+    console.print(f"  Data                  {escape(str(settings.data_path))}", soft_wrap=True)
     console.print("\n  Try it                model antiphon/demo or antiphon/echo\n")
 
 
@@ -89,6 +90,6 @@ def _load(config: Path | None, **flags: object) -> tuple[Settings, Path | None]:
 
 def _fail(error: StartupError) -> NoReturn:
     Console(stderr=True, highlight=False).print(
-        f"[red]antiphon cannot start:[/red] {error.message}", soft_wrap=True
+        f"[red]antiphon cannot start:[/red] {escape(error.message)}", soft_wrap=True
     )
     raise typer.Exit(2)

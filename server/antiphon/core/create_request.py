@@ -17,8 +17,11 @@ from pydantic import (
     StrictInt,
     StrictStr,
     ValidationError,
+    field_validator,
+    model_validator,
 )
 
+from antiphon.core.assembly.item import CALL_TYPES, OUTPUT_TYPES
 from antiphon.errors import RequestError
 
 INCLUDES = frozenset(
@@ -35,6 +38,7 @@ INCLUDES = frozenset(
 )
 
 Number = StrictInt | StrictFloat
+Name = Annotated[StrictStr, Field(min_length=1)]
 Metadata = dict[Annotated[str, Field(max_length=64)], Annotated[StrictStr, Field(max_length=512)]]
 
 
@@ -48,16 +52,37 @@ class AntiphonOptions(BaseModel):
 
     model_config = ConfigDict(extra="forbid", frozen=True)
 
-    on_disconnect: Literal["continue"] | Annotated[float, Field(ge=0, le=86_400)] | None = None
+    on_disconnect: Literal["continue"] | Annotated[float, Field(strict=True, ge=0, le=86_400)] | None = None
     labels: dict[Annotated[str, Field(max_length=64)], Annotated[str, Field(max_length=256)]] = Field(
         default_factory=dict, max_length=16
     )
     visibility: Literal["tenant", "private"] = "tenant"
     upstream_authorization: Annotated[str, Field(min_length=1, max_length=8192)] | None = None
 
+    @model_validator(mode="before")
+    @classmethod
+    def _null_is_absent(cls, given: Any) -> Any:
+        return (
+            {key: value for key, value in given.items() if value is not None} if isinstance(given, dict) else given
+        )
+
 
 class _Tool(BaseModel):
-    type: StrictStr
+    type: Name
+
+
+class _Format(BaseModel):
+    type: Name
+
+
+class _Text(BaseModel):
+    format: _Format | None = None
+    verbosity: Literal["low", "medium", "high"] | None = None
+
+
+class _Reasoning(BaseModel):
+    effort: StrictStr | None = None
+    summary: StrictStr | None = None
 
 
 class CreateRequest(BaseModel):
@@ -78,14 +103,16 @@ class CreateRequest(BaseModel):
     tools: list[_Tool] | None = None
     tool_choice: StrictStr | dict[str, Any] | None = None
     parallel_tool_calls: StrictBool | None = None
-    max_tool_calls: StrictInt | None = None
+    max_tool_calls: Annotated[StrictInt, Field(ge=1)] | None = None
     max_output_tokens: Annotated[StrictInt, Field(ge=1)] | None = None
     temperature: Annotated[Number, Field(ge=0, le=2)] | None = None
     top_p: Annotated[Number, Field(ge=0, le=1)] | None = None
     top_logprobs: Annotated[StrictInt, Field(ge=0, le=20)] | None = None
+    presence_penalty: Annotated[Number, Field(ge=-2, le=2)] | None = None
+    frequency_penalty: Annotated[Number, Field(ge=-2, le=2)] | None = None
     metadata: Annotated[Metadata, Field(max_length=16)] | None = None
-    text: dict[str, Any] | None = None
-    reasoning: dict[str, Any] | None = None
+    text: _Text | None = None
+    reasoning: _Reasoning | None = None
     truncation: Literal["auto", "disabled"] | None = None
     user: StrictStr | None = None
     safety_identifier: StrictStr | None = None
@@ -94,6 +121,11 @@ class CreateRequest(BaseModel):
     multi_agent: dict[str, Any] | None = None
     idempotency_key: Annotated[StrictStr, Field(min_length=1, max_length=256)] | None = None
     antiphon: AntiphonOptions = Field(default_factory=AntiphonOptions)
+
+    @field_validator("antiphon", mode="before")
+    @classmethod
+    def _null_is_absent(cls, given: Any) -> Any:
+        return {} if given is None else given
 
     @property
     def stored(self) -> bool:
@@ -129,9 +161,40 @@ def parse_create(raw: dict[str, Any]) -> CreateRequest:
         )
     if request.multi_agent and request.multi_agent.get("enabled"):
         raise RequestError("multi_agent is not offered.", code="unsupported_parameter", param="multi_agent")
+    for index, tool in enumerate(raw.get("tools") or ()):
+        _check_tool(tool, f"tools[{index}]")
+    _check_choice(request.tool_choice)
     if not isinstance(request.input, str):
         _check_items(request.input)
     return request
+
+
+def _check_tool(tool: dict[str, Any], place: str) -> None:
+    """What a response echoes of a client's own tools. Those of an upstream are its business."""
+    if tool["type"] not in ("function", "custom"):
+        return
+    _check_name(tool, place)
+    if not isinstance(tool.get("description"), (str, type(None))):
+        raise RequestError("A description is a string.", param=f"{place}.description")
+    if tool["type"] == "function" and not isinstance(tool.get("parameters"), (dict, type(None))):
+        raise RequestError("The parameters of a function are a JSON Schema.", param=f"{place}.parameters")
+    if tool["type"] == "function" and not isinstance(tool.get("strict"), (bool, type(None))):
+        raise RequestError("strict is a boolean.", param=f"{place}.strict")
+
+
+def _check_choice(choice: str | dict[str, Any] | None) -> None:
+    if isinstance(choice, str) and choice not in ("none", "auto", "required"):
+        raise RequestError("tool_choice is none, auto, required or an object.", param="tool_choice")
+    if isinstance(choice, dict):
+        if not isinstance(choice.get("type"), str) or not choice["type"]:
+            raise RequestError("The tool to choose needs a type.", param="tool_choice.type")
+        if choice["type"] in ("function", "custom"):
+            _check_name(choice, "tool_choice")
+
+
+def _check_name(named: dict[str, Any], place: str) -> None:
+    if not isinstance(named.get("name"), str) or not named["name"]:
+        raise RequestError("This needs a name.", param=f"{place}.name")
 
 
 def _check_items(items: list[dict[str, Any]]) -> None:
@@ -145,27 +208,55 @@ def _check_items(items: list[dict[str, Any]]) -> None:
             raise RequestError(
                 "A message needs content: a string or a list of parts.", param=f"input[{index}].content"
             )
-        if "call_id" in item and not isinstance(item["call_id"], (str, type(None))):
+        if not isinstance(item.get("id"), (str, type(None))):
+            raise RequestError("An item's id is a string.", param=f"input[{index}].id")
+        if kind == "message" and isinstance(item["content"], list):
+            _check_parts(item["content"], f"input[{index}].content")
+        if kind in CALL_TYPES or (kind in OUTPUT_TYPES and kind != "local_shell_call_output"):
+            if not isinstance(item.get("call_id"), str) or not item["call_id"]:
+                raise RequestError("A call and its output need a call_id.", param=f"input[{index}].call_id")
+        elif not isinstance(item.get("call_id"), (str, type(None))):
             raise RequestError("call_id is a string.", param=f"input[{index}].call_id")
 
 
+def _check_parts(parts: list[Any], place: str) -> None:
+    for index, part in enumerate(parts):
+        if not isinstance(part, dict):
+            raise RequestError("A part is an object.", param=f"{place}[{index}]")
+        if not isinstance(part.get("type"), str) or not part["type"]:
+            raise RequestError("A part needs a type.", param=f"{place}[{index}].type")
+
+
 def _refusal(error: ValidationError, raw: dict[str, Any]) -> RequestError:
-    """The first fault, as a sentence with its place."""
-    first = error.errors(include_url=False, include_input=False)[0]
-    path = [part for part in first["loc"] if not _is_branch(part)]
-    param = "".join(f"[{part}]" if isinstance(part, int) else f".{part}" for part in path).lstrip(".")
+    """The fault of the first field that has one, as a sentence with its place."""
+    faults = [
+        (_path(e["loc"], raw, e["type"] == "missing"), e)
+        for e in error.errors(include_url=False, include_input=False)
+    ]
+    # A union tells of each of its branches; the one that got deepest is the one that was meant.
+    path, first = max((f for f in faults if f[0][:1] == faults[0][0][:1]), key=lambda fault: len(fault[0]))
+    param = "".join(f"[{part}]" if isinstance(part, int) else f".{part[:80]}" for part in path).lstrip(".")
     if first["type"] == "missing":
         message = f"{param} is required."
     elif first["type"] == "extra_forbidden":
         message = f"{param} is not a field of the antiphon object."
+    elif first["type"] in ("model_type", "dict_type"):
+        message = f"{param}: should be an object."
     else:
         message = f"{param}: {first['msg'].removeprefix('Input ')[:200]}."
     return RequestError(message, param=param or None)
 
 
-def _is_branch(part: int | str) -> bool:
-    """Names that pydantic puts into a path for the branch of a union, which no client wrote."""
-    return isinstance(part, str) and (
-        part.startswith(("constrained-", "function-", "literal[", "list[", "dict["))
-        or part in ("str", "int", "float")
-    )
+def _path(loc: tuple[int | str, ...], raw: Any, missing: bool) -> list[int | str]:
+    """The part of a place that leads through what the client sent: pydantic adds names of branches of unions."""
+    path: list[int | str] = []
+    node = raw
+    for number, part in enumerate(loc):
+        if isinstance(node, dict) and (part in node or (missing and number == len(loc) - 1)):
+            node = node.get(part)
+        elif isinstance(node, list) and isinstance(part, int):
+            node = node[part]
+        else:
+            continue
+        path.append(part)
+    return path

@@ -106,14 +106,15 @@ def resolve_outputs(parent: Turn | None, items: list[dict[str, Any]]) -> list[di
     `tool_output_unknown`, `tool_output_duplicate` or `tool_output_missing`, naming the call ids.
     """
     open_calls = {call.call_id: call for call in parent.open_calls} if parent else {}
+    declared = _declared(items)
     answered, mapped, opaque = _match(items, open_calls)
-    unknown = [call_id for call_id in answered if call_id not in open_calls and call_id not in _declared(items)]
+    unknown = [call_id for call_id in answered if call_id not in open_calls and call_id not in declared]
     if unknown and not opaque:
         _refuse_unknown(parent, unknown)
-    missing = [call_id for call_id in (*open_calls, *_declared(items)) if call_id not in answered]
+    missing = [call_id for call_id in {**open_calls, **declared} if call_id not in answered]
     if missing:
         raise RequestError(
-            f"No output for the open call(s) {', '.join(missing)}; answer each in this input.",
+            f"No output for the open call(s) {_names(missing)}; answer each in this input.",
             code="tool_output_missing",
             param="input",
         )
@@ -125,6 +126,7 @@ def _match(
 ) -> tuple[dict[str, None], list[dict[str, Any]], bool]:
     answered: dict[str, None] = {}
     mapped: list[dict[str, Any]] = []
+    places: dict[str, list[int]] = {}
     opaque = False
     for item in items:
         opaque = opaque or item.get("type") in _OPAQUE_TYPES
@@ -133,12 +135,34 @@ def _match(
             mapped.append(item)
             continue
         if call_id in answered:
-            raise RequestError(f"Call {call_id} is answered twice.", code="tool_output_duplicate", param="input")
+            raise RequestError(
+                f"Call {_names([call_id])} is answered twice.", code="tool_output_duplicate", param="input"
+            )
         answered[call_id] = None
         call = open_calls.get(call_id)
         theirs = call.upstream_call_id if call else None
-        mapped.append({**item, "call_id": theirs} if theirs is not None and "call_id" in item else item)
-    return answered, mapped, opaque
+        if theirs is None:
+            mapped.append(item)
+            continue
+        places.setdefault(theirs, []).append(len(mapped))
+        mapped.append({**item, ("call_id" if item.get("call_id") else "id"): theirs})
+    return answered, _in_order_of_calls(mapped, places, items, open_calls), opaque
+
+
+def _in_order_of_calls(
+    mapped: list[dict[str, Any]],
+    places: dict[str, list[int]],
+    items: list[dict[str, Any]],
+    open_calls: dict[str, OpenCall],
+) -> list[dict[str, Any]]:
+    """Outputs of calls that share one id at the upstream can only be told apart by their order."""
+    rank = {call_id: number for number, call_id in enumerate(open_calls)}
+    for shared in places.values():
+        if len(shared) > 1:
+            ordered = sorted(shared, key=lambda place: rank[answered_call_id(items[place]) or ""])
+            for place, output in zip(shared, [mapped[place] for place in ordered], strict=True):
+                mapped[place] = output
+    return mapped
 
 
 def _declared(items: list[dict[str, Any]]) -> dict[str, None]:
@@ -152,29 +176,47 @@ def _declared(items: list[dict[str, Any]]) -> dict[str, None]:
 
 def _refuse_unknown(parent: Turn | None, unknown: list[str]) -> None:
     known_before = {call.call_id for turn in (parent.chain() if parent else ()) for call in turn.open_calls}
-    names = ", ".join(name[:80] for name in unknown)
-    if known_before.issuperset(unknown):
-        raise RequestError(f"Call(s) {names} were answered before.", code="tool_output_duplicate", param="input")
-    raise RequestError(f"No open call here has the id(s) {names}.", code="tool_output_unknown", param="input")
+    never = [call_id for call_id in unknown if call_id not in known_before]
+    if not never:
+        raise RequestError(
+            f"Call(s) {_names(unknown)} were answered before.", code="tool_output_duplicate", param="input"
+        )
+    raise RequestError(
+        f"No open call here has the id(s) {_names(never)}.", code="tool_output_unknown", param="input"
+    )
+
+
+def _names(call_ids: list[str]) -> str:
+    """The first of them, shortened: a client chose some."""
+    more = f" and {len(call_ids) - 20} more" if len(call_ids) > 20 else ""
+    return ", ".join(call_id[:80] for call_id in call_ids[:20]) + more
 
 
 def finished_output(items: list[OpenItem], outcome: Outcome) -> tuple[bytes, tuple[OpenCall, ...]]:
     """What a response added to its chain: the output in the upstream's ids, and the calls left open.
 
-    A cancelled response keeps what it said but none of its calls: nobody will answer them.
+    Finished items and partial text stay. A half call is dropped, and of a cancelled response every call that has
+    no answer: nobody will give one.
     """
-    kept = [i for i in items if not (outcome.status == "cancelled" and i.type in CALL_TYPES)]
-    whole = [i for i in kept if i.done is not None or i.type not in CALL_TYPES]
-    status = "completed" if outcome.status == "completed" else "incomplete"
-    answered = {i.call_id for i in whole if i.type in OUTPUT_TYPES}
-    encoded = [orjson.dumps(i.as_upstream("completed" if i.done else status)) for i in whole]
+    given = {i.call_id for i in items if i.type in OUTPUT_TYPES and i.call_id is not None}
+    dropped = {
+        i.call_id
+        for i in items
+        if i.type in CALL_TYPES and i.call_id not in given and (_is_half(i) or outcome.status == "cancelled")
+    }
+    kept = [i for i in items if i.call_id is None or i.call_id not in dropped]
+    encoded = [orjson.dumps(i.as_upstream(i.status or "incomplete")) for i in kept]
     calls = tuple(
         OpenCall(i.call_id, _text(i.upstream.get("call_id")), str(i.upstream.get("name", i.type)), i.type)
-        for i in whole
-        if i.call_id is not None and i.call_id not in answered
+        for i in kept
+        if i.call_id is not None and i.call_id not in given
     )
     return b",".join(encoded), calls
 
 
+def _is_half(item: OpenItem) -> bool:
+    return item.done is None or item.status != "completed"
+
+
 def _text(value: Any) -> str | None:
-    return value if isinstance(value, str) else None
+    return value if isinstance(value, str) and value else None

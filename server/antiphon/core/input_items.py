@@ -15,14 +15,17 @@ _WITH_STATUS = frozenset({"message", "function_call", "function_call_output"})
 def list_items(response_id: str, encoded: bytes) -> list[dict[str, Any]]:
     """All items, oldest first. encoded: items joined by commas. Ids that clients did not give are derived."""
     items: list[dict[str, Any]] = orjson.loads(b"[" + encoded + b"]")
-    return [_complete(item, response_id, index) for index, item in enumerate(items)]
+    seen: set[str] = set()
+    return [_complete(item, response_id, index, seen) for index, item in enumerate(items)]
 
 
-def _complete(item: dict[str, Any], response_id: str, index: int) -> dict[str, Any]:
+def _complete(item: dict[str, Any], response_id: str, index: int, seen: set[str]) -> dict[str, Any]:
+    """seen: ids given so far. One that is used twice, or is no text, would lead `after` astray."""
     kind = item.get("type") or "message"
-    whole = {"id": f"{id_prefix(kind)}_{response_id.removeprefix('resp_')}{index:04x}", **item, "type": kind}
-    if not whole["id"]:
+    whole = {"id": None, **item, "type": kind}
+    if not isinstance(whole["id"], str) or not whole["id"] or whole["id"] in seen:
         whole["id"] = f"{id_prefix(kind)}_{response_id.removeprefix('resp_')}{index:04x}"
+    seen.add(whole["id"])
     if kind in _WITH_STATUS:
         whole.setdefault("status", "completed")
     if kind == "message" and isinstance(whole.get("content"), str):

@@ -81,10 +81,11 @@ class Lanes(Generic[Ticket]):
 
     def finished(self, ticket: Ticket) -> list[Ticket]:
         """A started turn ended; gives the tickets to start now."""
-        lane = self._of.pop(ticket)
+        lane = self._of[ticket]
         state = self._lanes[lane]
         if state.running != ticket:
             raise ValueError("only a started turn can finish")
+        del self._of[ticket]
         state.running = None
         self._running -= 1
         if state.waiting:

@@ -51,8 +51,8 @@ class RunState:
     updated_at: float
     labels: dict[str, str] = field(default_factory=dict)
     visibility: str = "tenant"
-    agent: str = "default"
-    agent_source: str = "system"
+    agent: str | None = None
+    agent_source: str | None = None
     state: State = "queued"
     revision: int = 0
     started_at: float | None = None

@@ -4,8 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
+import structlog
+
 from antiphon.core.cursor import BEFORE_FIRST, Epochs
 from antiphon.journal.frames import Batch
+
+log = structlog.get_logger(__name__)
 
 Listener = Callable[[Batch], None]
 
@@ -129,7 +133,13 @@ class RunLog:
         if self._listeners:
             batch = Batch(begin, self._events[begin - self.first : last + 1 - self.first])
             for listener in list(self._listeners):
-                listener(batch)
+                if listener not in self._listeners:
+                    continue  # one before it made it leave
+                try:
+                    listener(batch)
+                except Exception:  # one reader must not stop the run or the others
+                    log.exception("listener_crashed", response_id=self.run_id)
+                    self.unlisten(listener)
         if not self.stored:
             self._trim()
 
@@ -137,7 +147,8 @@ class RunLog:
         """Let go of old events: durable ones of a stored run, any of a run that lives in memory only."""
         if self._bytes <= self._window_bytes:
             return
-        limit = self.durable if self.stored else self.shown
+        # What nobody saw yet stays, and so does the newest of a run in memory: it may be the terminal event.
+        limit = min(self.durable, self.shown) if self.stored else self.shown - 1
         dropped = 0
         # Half the window at once, so that a long run is not shifted event by event.
         while self._bytes > self._window_bytes // 2 and self.first + dropped <= limit:

@@ -27,6 +27,12 @@ log = structlog.get_logger(__name__)
 _RETRY_S = (0.05, 0.2, 0.5, 1.0)
 """Waits between attempts; the last one repeats."""
 
+_SETTLE_S = 1.0
+"""Least time given to a write that is on its way before the store counts as away."""
+
+_LOOK_S = 0.05
+"""How often it is looked whether a part that is waited for is being refused."""
+
 Begin = tuple[NewResponse, IdempotencyRecord | None]
 
 
@@ -64,6 +70,8 @@ class SqliteJournal:
         """The last number of each open stored run that was handed to the writer."""
         self._timer: asyncio.TimerHandle | None = None
         self._flushes: set[asyncio.Task[None]] = set()
+        self._failing: set[RunLog] = set()
+        """Runs whose last part on its way was refused and is being tried again."""
         self.healthy = True
         """Whether the last write worked."""
 
@@ -108,12 +116,17 @@ class SqliteJournal:
             self._give_back(part)
             raise
 
-    async def end(self, run_log: RunLog, ending: Ending) -> Verdict:
+    async def end(self, run_log: RunLog, ending: Ending, within_s: float) -> Verdict:
         """The guarded terminal write, with everything of this run before it. Does not show the terminal.
 
-        Raises StorageError; then nothing of it was written and it can be tried again.
+        within_s: how long to wait for earlier events that the store has not taken. Raises StorageError; then
+        nothing of it was written and it can be tried again.
         """
-        await self._settle(run_log)
+        try:
+            async with asyncio.timeout(max(within_s, _SETTLE_S)):
+                await self._settle(run_log)
+        except TimeoutError as error:
+            raise StorageError("Earlier events of this run are not stored yet.") from error
         part = self._take(run_log) or _Part(run_log, None, run_log.head + 1, [])
         whole = _Part(run_log, part.begin, part.first, [*part.events, ending.terminal_event])
 
@@ -203,9 +216,14 @@ class SqliteJournal:
         self._mark_dirty(part.run_log)
 
     async def _settle(self, run_log: RunLog) -> None:
-        """Wait for parts of this run that are on their way, so that none is written twice or out of order."""
+        """Wait for parts of this run that are on their way, so that none is written twice or out of order.
+
+        Raises StorageError if the store refuses them now, so that whoever waits may run out of patience.
+        """
         while self._flushes and run_log.durable < self._sent.get(run_log, BEFORE_FIRST):
-            await asyncio.wait(self._flushes, return_when=asyncio.FIRST_COMPLETED)
+            if run_log in self._failing:
+                raise StorageError("The store does not take the events of this run.")
+            await asyncio.wait(self._flushes, timeout=_LOOK_S, return_when=asyncio.FIRST_COMPLETED)
 
     async def _write(self, parts: Sequence[_Part]) -> None:
         def work(connection: sqlite3.Connection) -> None:
@@ -231,9 +249,13 @@ class SqliteJournal:
 
     async def _retry(self, part: _Part) -> None:
         attempt = 0
-        while part.run_log in self._sent:
-            await asyncio.sleep(_RETRY_S[min(attempt, len(_RETRY_S) - 1)])
-            attempt += 1
-            with contextlib.suppress(StorageError):
-                await self._write([part])
-                return
+        self._failing.add(part.run_log)
+        try:
+            while part.run_log in self._sent:
+                await asyncio.sleep(_RETRY_S[min(attempt, len(_RETRY_S) - 1)])
+                attempt += 1
+                with contextlib.suppress(StorageError):
+                    await self._write([part])
+                    return
+        finally:
+            self._failing.discard(part.run_log)

@@ -5,9 +5,13 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from typing import Any
 
+import structlog
+
 from antiphon.core.run_state import TERMINAL, RunState, State
 from antiphon.ops.lifecycle import Lifecycle
 from antiphon.ports import Clock
+
+log = structlog.get_logger(__name__)
 
 KEEP_ENDED_S = 60.0
 
@@ -21,6 +25,8 @@ class RunRegistry:
         self._lifecycle = lifecycle
         self._clock = clock
         self._states: dict[str, RunState] = {}
+        self._ended: dict[str, float] = {}
+        """When each run ended that is still listed."""
         self._listeners: dict[str, dict[StateListener, None]] = {}
 
     def start(self, state: RunState) -> None:
@@ -47,13 +53,22 @@ class RunRegistry:
             setattr(state, name, value)
         if to is not None:
             state.to(to, now)
-            if to in TERMINAL:
-                state.expires_at = now + KEEP_ENDED_S
+            if to in TERMINAL and state.response_id in self._states:
+                self._ended[state.response_id] = now
         else:
             state.touch(now)
         self._lifecycle.record(event, state, data)
         for listener in list(self._listeners.get(state.response_id, ())):
-            listener(state)
+            try:
+                listener(state)
+            except Exception:  # one watcher must not stop the run
+                log.exception("state_listener_crashed", response_id=state.response_id)
+
+    def note(self, state: RunState, *, event: str, data: dict[str, Any] | None = None, **fields: Any) -> None:
+        """Record an event that changes at most `usage` and `head`: no new revision, told with the next change."""
+        for name, value in fields.items():
+            setattr(state, name, value)
+        self._lifecycle.record(event, state, data)
 
     def listen(self, response_id: str, listener: StateListener) -> None:
         """Call `listener` after every change of this run."""
@@ -69,10 +84,8 @@ class RunRegistry:
     def prune(self) -> None:
         """Let go of runs that ended more than a minute ago."""
         now = self._clock.now()
-        for response_id in [
-            i for i, s in self._states.items() if s.expires_at is not None and s.expires_at <= now
-        ]:
-            del self._states[response_id]
+        for response_id in [i for i, ended_at in self._ended.items() if ended_at + KEEP_ENDED_S <= now]:
+            del self._states[response_id], self._ended[response_id]
 
     def __iter__(self) -> Iterator[RunState]:
         return iter(self._states.values())

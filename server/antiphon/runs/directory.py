@@ -78,6 +78,10 @@ class RunDirectory:
             raise not_found(response_id)
         return row
 
+    async def has_log(self, response_id: str) -> bool:
+        """Whether the log of a stored, ended run is still kept. Raises StorageError."""
+        return await self._reader.head(response_id) > BEFORE_FIRST
+
     async def source(self, response_id: str, principal: Principal) -> Source:
         """Something to attach to. Raises RequestError `response_not_found`, StorageError."""
         run = self.live(response_id, principal)
@@ -96,8 +100,8 @@ class RunDirectory:
         if not run_log.stored:
             first = run_log.first
         elif source.run is None and after != "now":
-            start, events = await self._reader.events(run_log.run_id, BEFORE_FIRST, 1)
-            first = start if events else run_log.head + 1  # without events the log is past its retention
+            kept = await self._reader.first(run_log.run_id)
+            first = run_log.head + 1 if kept is None else kept  # none kept: the log is past its retention
         return plan_attach(
             after, epoch, epochs=run_log.epochs, head=run_log.shown, first=first, ended=run_log.ended
         )

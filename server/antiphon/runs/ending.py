@@ -17,6 +17,7 @@ from antiphon.journal.sqlite import SqliteJournal
 from antiphon.ops.registry import RunRegistry
 from antiphon.ports import Clock
 from antiphon.runs.run import Run
+from antiphon.settings import Settings
 from antiphon.store.records import Ending, Verdict
 
 log = structlog.get_logger(__name__)
@@ -27,13 +28,18 @@ _RETRY_S = (0.1, 0.3, 1.0, 3.0)
 class RunEnder:
     """Ends runs."""
 
-    def __init__(self, journal: SqliteJournal, registry: RunRegistry, clock: Clock, retry_s: float) -> None:
+    def __init__(self, journal: SqliteJournal, registry: RunRegistry, clock: Clock, settings: Settings) -> None:
         self._journal = journal
         self._registry = registry
         self._clock = clock
-        self._retry_s = retry_s
+        self._retry_s = settings.store.retry_s
+        self._kept_s = {True: settings.journal.retention_s, False: settings.store.grace_s}
         self.on_end: Callable[[Run], None] = lambda run: None
         """Called just before the terminal is shown, when the run's turn can already be continued."""
+
+    def hurry(self) -> None:
+        """The server stops: a store that is away now is not waited for."""
+        self._retry_s = 0.0
 
     async def end(self, run: Run, outcome: Outcome) -> None:
         """Give the run its one terminal event. Never raises for a store that is away."""
@@ -44,6 +50,7 @@ class RunEnder:
             first = run.assembler.next_number
             self._journal.append(run.log, run.assembler.close_items("incomplete"), first)
         now = self._clock.now()
+        run.ended_at = now
         if outcome.status == "completed":
             run.assembler.response.completed_at = int(now)
         number = run.assembler.next_number
@@ -54,7 +61,7 @@ class RunEnder:
             verdict = await self._decide(ending, run)
             if verdict is None:
                 run.durable_end = False
-                outcome = failed("storage_unavailable", "The result could not be stored.", http_status=500)
+                outcome = failed("storage_unavailable", "The result could not be stored.")
                 run.assembler.next_number = number
                 terminal = run.assembler.terminal(outcome)
                 self._journal.close(run.log)
@@ -83,16 +90,29 @@ class RunEnder:
         )
         self.on_end(run)
         run.log.end(terminal, durable=run.stored and run.durable_end)
-        if not run.request.is_warm_up:
+        if run.request.is_warm_up:
+            self._end_quietly(run, outcome)
+        else:
             self._tell(run, outcome, [call.call_id for call in open_calls])
         run.done.set()
+
+    def _end_quietly(self, run: Run, outcome: Outcome) -> None:
+        """A warm-up is in no feed, but who attaches to it is told the truth."""
+        run.state.usage = outcome.usage
+        run.state.head = run.log.head
+        run.state.terminal = {"status": outcome.status, "code": outcome.code, "by": outcome.by}
+        run.state.expires_at = self._expires_at(run)
+        run.state.to(outcome.status, self._clock.now())
+
+    def _expires_at(self, run: Run) -> float:
+        return run.ended_at + self._kept_s[run.stored]
 
     def _tell(self, run: Run, outcome: Outcome, open_calls: list[str]) -> None:
         state: State = outcome.status
         data: dict[str, Any] = {"usage": outcome.usage, "cost": None, "code": outcome.code, "by": outcome.by}
         if outcome.usage is not None:
             usage = {"step": run.state.step, **_usage_data(outcome.usage), "estimated": False}
-            self._registry.change(run.state, event="run.usage", data=usage, usage=outcome.usage)
+            self._registry.note(run.state, event="run.usage", data=usage, usage=outcome.usage)
         self._registry.change(
             run.state,
             state,
@@ -102,6 +122,7 @@ class RunEnder:
             open_calls=open_calls,
             current_tool=None,
             terminal={"status": outcome.status, "code": outcome.code, "by": outcome.by},
+            expires_at=self._expires_at(run),
         )
 
     def _ending(
@@ -116,6 +137,9 @@ class RunEnder:
     ) -> Ending:
         row = run.state.row() | {
             "state": outcome.status,
+            # As high as what watchers are pushed (`_tell`): of two states the higher revision is true.
+            "revision": run.state.revision + 1,
+            "expires_at": self._expires_at(run),
             "head": number,
             "usage": outcome.usage,
             "updated_at": now,
@@ -146,11 +170,14 @@ class RunEnder:
 
     async def _decide(self, ending: Ending, run: Run) -> Verdict | None:
         """The guarded write, tried again while the store is away; None when patience ran out."""
-        deadline = self._clock.monotonic() + self._retry_s
+        started = self._clock.monotonic()
         attempt = 0
         while True:
+            deadline = started + self._retry_s  # shorter when the server is told to stop meanwhile
             try:
-                return await self._journal.end(run.log, ending)
+                verdict = await self._journal.end(run.log, ending, min(deadline - self._clock.monotonic(), 3.0))
+                # Lost to an owner that has not decided yet: ours must not be shown.
+                return verdict if verdict.won or verdict.terminal_event is not None else None
             except StorageError as error:
                 log.warning("terminal_write_failed", response_id=run.id, error=str(error.__cause__))
             wait_s = _RETRY_S[min(attempt, len(_RETRY_S) - 1)]

@@ -43,29 +43,32 @@ class RunLoop:
             stream = run.model.upstream.stream(self._call(run))
             outcome = await self._consume(run, stream)
         except asyncio.CancelledError:
-            outcome = run.stop or failed(
-                "server_lost", "The server stopped before the run ended.", http_status=503
-            )
+            outcome = run.stop or failed("server_lost", "The server stopped before the run ended.")
         except UpstreamError as error:
             outcome = _upstream_failure(error)
         except Exception:
             log.exception("run_crashed", response_id=run.id)
             outcome = failed("server_error", "The run failed inside the server.")
+        run.phase = "ending"  # its end is decided: a cancel from here on comes too late
         if outcome is not run.assembler.outcome and stream is not None:
             await _close(stream)
             stream = None
-        await self._ender.end(run, outcome)
+        try:
+            await self._ender.end(run, outcome)
+        except Exception:
+            log.exception("run_end_crashed", response_id=run.id)
+            await self._ender.end(run, failed("server_error", "The run failed inside the server."))
         if stream is not None:
             await _let_finish(stream)
 
     def _start(self, run: Run) -> None:
-        if run.state.state == "queued" and run.request.background:
+        if run.create.origin == "background":
             first = run.assembler.next_number
             event = run.assembler.lifecycle("response.in_progress", "in_progress")
             self._journal.append(run.log, [event], first)
         self._registry.change(run.state, "running", event="run.started", step=1, head=run.log.head)
         data = {"step": 1, "model": run.model.name}
-        self._registry.change(run.state, event="run.step.started", data=data)
+        self._registry.note(run.state, event="run.step.started", data=data)
 
     def _call(self, run: Run) -> ModelCall:
         body = model_body(run.create.raw, run.model.name, encode_history(run.parent, run.input))

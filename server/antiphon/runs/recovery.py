@@ -14,6 +14,7 @@ import structlog
 from antiphon.core.assembly.wire import encode
 from antiphon.core.cursor import Epochs
 from antiphon.core.projection import project
+from antiphon.errors import StorageError
 from antiphon.ports import Clock, Ids
 from antiphon.settings import JournalSettings
 from antiphon.store import records
@@ -25,6 +26,9 @@ log = structlog.get_logger(__name__)
 
 _PAGE_BYTES = 1024 * 1024
 _MESSAGE = "The server that owned the run went away before it ended."
+
+_REVISIONS = 1_000_000
+"""Above every revision the dead process may have shown: what was not stored cannot be counted."""
 
 
 class Recovery:
@@ -45,7 +49,12 @@ class Recovery:
             await self._append_decided(row)
         unfinished = await self._reader.unfinished()
         for row in unfinished:
-            await self._end_lost(row)
+            try:
+                await self._end_lost(row)
+            except StorageError:
+                raise
+            except Exception:  # a row nobody can read must not keep the server from starting
+                log.exception("recovery_failed", response_id=row.id)
         if unfinished:
             log.warning("runs_lost", count=len(unfinished))
         return len(unfinished)
@@ -72,9 +81,10 @@ class Recovery:
             "epoch": epochs.current,
             "head": number,
             "updated_at": now,
+            "expires_at": now + self._settings.retention_s,
             "terminal": {"status": "failed", "code": "server_lost", "by": None},
         }
-        state["revision"] += 1
+        state["revision"] += _REVISIONS
         terminal = encode("response.failed", number, {"response": orjson.Fragment(response)})
         ending = Ending(
             id=row.id,

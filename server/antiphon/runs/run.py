@@ -49,7 +49,7 @@ class Run:
 
     parent: the turn it continues. input: its own new items, encoded, in the upstream's call ids.
     phase: `ending` once its terminal is being decided: from then on nobody can cancel it.
-    turn: what can be continued, set when it ended. outcome: how it ended. durable_end: False where the
+    turn: what can be continued, set when it ended. outcome, ended_at: how and when. durable_end: False where the
     terminal could not be written (storage_unavailable). abandon_s: seconds it outlives its last listener
     (None: for ever). stop: why it must end early. executing: its task has begun. done: set when the terminal
     has been shown.
@@ -68,6 +68,7 @@ class Run:
     phase: Phase = "streaming"
     turn: Turn | None = None
     outcome: Outcome | None = None
+    ended_at: float = 0.0
     durable_end: bool = True
     stop: Outcome | None = None
     task: asyncio.Task[None] | None = None
@@ -87,6 +88,6 @@ class Run:
 
     def response(self) -> bytes:
         """The response object as it stands, encoded."""
-        if self.outcome is None and self.state.state == "queued":
+        if self.outcome is None and self.create.origin == "background" and self.state.state == "queued":
             return self.assembler.response.encode("queued", b"[]")
         return self.assembler.snapshot(self.outcome)

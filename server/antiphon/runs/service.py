@@ -28,7 +28,7 @@ from antiphon.settings import Settings, TenantSettings
 from antiphon.store import records
 from antiphon.store.records import IdempotencyRecord, NewResponse
 from antiphon.store.writer import SqliteWriter
-from antiphon.upstream.router import UpstreamRouter
+from antiphon.upstream.router import UpstreamRouter, no_model
 
 log = structlog.get_logger(__name__)
 
@@ -141,7 +141,7 @@ class RunService:
             await self._directory.stored(response_id, principal)
         except RequestError:
             return False
-        return True
+        return await self._directory.has_log(response_id)
 
     async def _begin(
         self, create: Create, principal: Principal, memory: ConnectionMemory | None, digest: bytes | None
@@ -156,7 +156,7 @@ class RunService:
         if run.request.is_warm_up:
             await self._supervisor.finish_warm_up(run)
             return run
-        if run.stored and (digest is not None or run.request.background):
+        if run.stored and (digest is not None or run.create.origin == "background"):
             await self._make_durable(run)
         self._registry.start(run.state)
         self._supervisor.launch(run)
@@ -175,7 +175,8 @@ class RunService:
 
     def _admit(self, principal: Principal) -> None:
         if self.draining:
-            raise Draining("The server is shutting down; send this again to another one or in a moment.")
+            message = "The server is shutting down; send this again to another one or in a moment."
+            raise Draining(message, headers={"retry-after": "2"})
         if not principal.at_least("driver"):
             raise RequestError("This key may watch runs but not start them.", code="forbidden")
 
@@ -201,7 +202,7 @@ class RunService:
         if response_id is None:
             return None
         turn = memory.find(response_id) if memory is not None else None
-        if turn is None:
+        if turn is None or turn.stored:  # a stored one may have been deleted since
             turn = await self._directory.parent(response_id, principal)
         if turn is None:
             raise RequestError(
@@ -213,11 +214,8 @@ class RunService:
 
     async def _model(self, create: Create, principal: Principal) -> Model:
         name = create.request.model
-        tenant = self._tenants.get(principal.tenant)
-        if tenant is not None and tenant.models is not None and name not in tenant.models:
-            raise RequestError(
-                f"The model '{name[:80]}' does not exist or is not open to you.", code="model_not_found"
-            )
+        if not self.may_use(principal, name):
+            raise no_model(name)
         upstream, upstream_name, settings = await self._router.resolve(name)
         if create.caller_token is not None and (settings is None or not settings.caller_key):
             raise RequestError(
@@ -225,6 +223,11 @@ class RunService:
                 param="antiphon.upstream_authorization",
             )
         return Model(upstream, upstream_name, settings)
+
+    def may_use(self, principal: Principal, model: str) -> bool:
+        """Whether the caller's tenant may name this model (if it exists)."""
+        tenant = self._tenants.get(principal.tenant)
+        return tenant is None or tenant.models is None or model in tenant.models
 
     def _open(self, create: Create, principal: Principal, prepared: _Prepared) -> Run:
         request = create.request
@@ -266,12 +269,9 @@ class RunService:
         return run
 
     def _first_events(self, run: Run) -> list[bytes]:
-        if run.request.background and run.create.origin == "background":
+        if run.create.origin == "background":
             return [run.assembler.lifecycle(f"response.{name}", "queued") for name in ("created", "queued")]
-        created = run.assembler.lifecycle("response.created", "in_progress")
-        if run.request.is_warm_up:
-            return [created]
-        return [created, run.assembler.lifecycle("response.in_progress", "in_progress")]
+        return [run.assembler.lifecycle(f"response.{name}", "in_progress") for name in ("created", "in_progress")]
 
     def _write_row(self, run: Run, prepared: _Prepared, digest: bytes | None) -> None:
         key: IdempotencyRecord | None = None

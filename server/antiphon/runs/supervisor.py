@@ -53,10 +53,10 @@ class Supervisor:
 
     def stop(self, run: Run, outcome: Outcome) -> bool:
         """End the run early with `outcome`; False if its end is already decided."""
-        if run.phase != "streaming" or run.stop is not None or run.task is None:
-            return run.stop is not None and run.phase == "streaming"
+        if run.phase != "streaming" or run.stop is not None:
+            return run.phase == "streaming"
         run.stop = outcome
-        if run.executing:
+        if run.executing and run.task is not None:
             run.task.cancel()  # a task that never ran would not even see it; it looks at `stop` when it begins
         return True
 
@@ -77,8 +77,9 @@ class Supervisor:
 
     async def stop_all(self) -> None:
         """End every run, because the server goes away, and wait for their terminals."""
+        self._ender.hurry()
         for run in self._directory.live_runs():
-            self.stop(run, failed("server_lost", "The server stopped before the run ended.", http_status=503))
+            self.stop(run, failed("server_lost", "The server stopped before the run ended."))
         if self._tasks:
             await asyncio.wait(self._tasks)
 

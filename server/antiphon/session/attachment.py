@@ -55,7 +55,6 @@ class Attachment:
         self._room = asyncio.Event()
         self._task: asyncio.Task[None] | None = None
         self._stopped = False
-        self._target = run_log.shown
 
     def start(self) -> None:
         """Begin. What is in memory and fits goes out at once, the rest in a task."""
@@ -80,7 +79,7 @@ class Attachment:
         self._room.set()
 
     def _go_live(self) -> None:
-        if self._on_caught_up is not None and self.last >= self._target and not self.log.ended:
+        if self._on_caught_up is not None:
             self._on_caught_up()
             self._on_caught_up = None
         if self.log.ended:
@@ -121,6 +120,8 @@ class Attachment:
                 self._task = None
                 self._end("cursor_expired")
                 return
+            if self._socket.full:
+                continue  # others wrote meanwhile; this page is read again when there is room
             self._write(page)
             await asyncio.sleep(0)  # a long replay leaves the loop to others between pages
         self._task = None

@@ -29,6 +29,14 @@ Receive = Callable[[], Awaitable[str | bytes | None]]
 _SPREAD_MS = 5_000
 """Clients told to go away come back spread over this time."""
 
+_REPLIES_OUTBOXES = 4
+"""A client that sends and does not read: beyond this many full outboxes of answers its frames are not read."""
+
+_BAD_FRAME_CODES = frozenset({"invalid_json", "unsupported_event_type", "unknown_command"})
+"""Answers to frames that count as bad (PROTOCOL 3.5)."""
+
+_RETRY_ELSEWHERE = {"retry-after": "2"}
+
 
 class Connection:
     """A session over one socket."""
@@ -41,7 +49,8 @@ class Connection:
         self._receive = receive
         self._bad_frames: deque[float] = deque()
         self._closing = False
-        hooks = TurnHooks(started=self._turn_started, finished=self._turn_finished)
+        self._room = asyncio.Event()
+        hooks = TurnHooks(started=self._turn_started, finished=self._turn_finished, behind=self._too_slow)
         self._turns = Turns(engine, principal, socket, hooks, self.id)
         self._extension = Extension(engine, principal, socket, self._turns, self.id)
         socket.on_writable = self._wake
@@ -56,6 +65,10 @@ class Connection:
             while (message := await self._receive()) is not None:
                 if not self._closing:
                     await self._handle(message)
+                    await self._until_answers_fit()
+        except Exception:
+            log.exception("connection_crashed", connection_id=self.id)
+            self._close(1011, "server error")
         finally:
             self._age_timer.cancel()
             self._turns.close()
@@ -74,7 +87,8 @@ class Connection:
     def drain(self, budget_s: float) -> None:
         """The server goes away: say so, refuse what waits, let what runs finish."""
         self._extension.goaway("draining", int(budget_s * 1000), _SPREAD_MS)
-        self._turns.refuse_waiting(Draining("The server is shutting down; send this turn again elsewhere."))
+        message = "The server is shutting down; send this turn again elsewhere."
+        self._turns.refuse_waiting(Draining(message, headers=_RETRY_ELSEWHERE))
 
     def shut(self) -> None:
         """Close, with the code for a restart."""
@@ -102,7 +116,7 @@ class Connection:
         if kind == "response.create":
             self._create(frame)
         elif kind.startswith("antiphon:"):
-            await self._extension.command(kind, frame)
+            self._count_bad(await self._extension.command(kind, frame))
         elif kind == "response.cancel":
             await self._cancel(frame)
         elif kind == "response.steer":
@@ -136,12 +150,24 @@ class Connection:
     def _bad(self, error: RequestError) -> None:
         """Answer a frame that cannot be understood; too many of them end the connection."""
         send_json(self._socket, error_frame(error))
+        self._count_bad(error.code)
+
+    def _count_bad(self, code: str | None) -> None:
+        if code not in _BAD_FRAME_CODES:
+            return
         now = self._engine.clock.monotonic()
         self._bad_frames.append(now)
         while self._bad_frames[0] < now - 60:
             self._bad_frames.popleft()
         if len(self._bad_frames) > self._engine.settings.limits.bad_frames_per_minute:
             self._close(4501 if self._extension.said_hello else 1008, "too many bad frames")
+
+    async def _until_answers_fit(self) -> None:
+        """Bound what a client can make us say while it does not read."""
+        limit = _REPLIES_OUTBOXES * self._engine.settings.limits.outbox_bytes
+        while self._socket.unsent > limit and self._socket.full and self._socket.open:
+            self._room.clear()
+            await self._room.wait()
 
     # Life of the connection
 
@@ -178,6 +204,9 @@ class Connection:
 
     def _stalled(self) -> None:
         log.info("socket_stalled", connection_id=self.id)
+        self._too_slow()
+
+    def _too_slow(self) -> None:
         self._close(4001 if self._extension.said_hello else 1013, "too slow")
 
     def _close(self, code: int, reason: str) -> None:
@@ -185,6 +214,7 @@ class Connection:
         self._socket.close(code, reason)
 
     def _wake(self) -> None:
+        self._room.set()
         attachments: list[Attachment] = [*self._turns.deliveries(), *self._extension.deliveries()]
         for attachment in attachments:
             attachment.wake()

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from typing import Any
 
 import orjson
+import structlog
 from pydantic import ValidationError
 
 from antiphon import __version__
@@ -24,6 +25,8 @@ from antiphon.session.frames import command_error
 from antiphon.session.socket import Socket, send_json
 from antiphon.session.turns import Turns
 from antiphon_protocol import extension as wire
+
+log = structlog.get_logger(__name__)
 
 FEATURES = ["attach", "cancel", "resume", "run_state", "idempotency"]
 
@@ -59,25 +62,25 @@ class Extension:
             "antiphon:ping": self._ping,
         }
 
-    async def command(self, kind: str, frame: dict[str, Any]) -> None:
-        """Answer one command with exactly one reply."""
+    async def command(self, kind: str, frame: dict[str, Any]) -> str | None:
+        """Answer one command with exactly one reply; gives the code if it was refused."""
         given = frame.get("id")
         command_id = given if isinstance(given, str) and 1 <= len(given) <= 256 else None
         try:
+            if not self.said_hello and kind not in ("antiphon:hello", "antiphon:ping"):
+                raise RequestError("Say antiphon:hello first.", code="hello_required")
             handler = self._commands.get(kind)
             if handler is None:
                 raise RequestError(f"This server does not know {kind[:80]}.", code="unknown_command", param="type")
-            if not self.said_hello and kind not in ("antiphon:hello", "antiphon:ping"):
-                raise RequestError("Say antiphon:hello first.", code="hello_required")
             reply = await handler(_parse(frame))
         except AntiphonError as error:
-            reply = command_error(command_id, error)
-            if error.code == "unsupported_version":
-                send_json(self._socket, reply)
-                self._socket.close(4505, "unsupported version")
-                return
+            return self._refuse(command_id, error)
+        except Exception:
+            log.exception("command_crashed", command=kind, connection_id=self._connection_id)
+            return self._refuse(command_id, AntiphonError("The server could not carry out this command."))
         if reply is not None:
             send_json(self._socket, reply)
+        return None
 
     def uses_lane(self, lane: str) -> bool:
         return lane in self._attached
@@ -122,6 +125,12 @@ class Extension:
         for response_id in self._watched:
             self._engine.registry.unlisten(response_id, self._push_state)
         self._watched.clear()
+
+    def _refuse(self, command_id: str | None, error: AntiphonError) -> str:
+        send_json(self._socket, command_error(command_id, error))
+        if error.code == "unsupported_version":
+            self._socket.close(4505, "unsupported version")
+        return error.code
 
     # Commands
 
@@ -194,13 +203,10 @@ class Extension:
         head = {"response_id": source.log.run_id, "stream_id": lane}
 
         def caught_up() -> None:
-            send_json(self._socket, {"type": "antiphon:caught_up", **head, "head": source.log.shown})
-
-        replayed_end = source.log.ended
+            shown = max(source.log.shown, 0)
+            send_json(self._socket, {"type": "antiphon:caught_up", **head, "head": shown})
 
         def ended(reason: EndReason) -> None:
-            if replayed_end and reason == "ended":
-                caught_up()
             self._drop(lane)
             send_json(self._socket, {"type": "antiphon:detached", **head, "reason": reason})
 
@@ -215,12 +221,14 @@ class Extension:
 
     def _choose_lane(self, command: wire.Attach) -> str:
         limit = self._engine.settings.limits.attachments_per_connection
-        if len(self._attached) >= limit and self._lane_of(command.response_id) is None:
+        own = self._lane_of(command.response_id)
+        if len(self._attached) >= limit and own is None:
             raise RequestError(f"This connection already holds {limit} attachments.", code="too_many_attachments")
+        if command.stream_id is None and own is not None:
+            return own
         if command.stream_id is not None:
             lane = check_lane_name(command.stream_id)
-            own = self._lane_of(command.response_id) == lane
-            if not own and (lane in self._attached or self._turns.knows_lane(lane)):
+            if lane != own and (lane in self._attached or self._turns.knows_lane(lane)):
                 raise RequestError("This lane is in use.", code="lane_in_use", param="stream_id")
             return lane
         while True:

@@ -4,7 +4,11 @@ from __future__ import annotations
 
 import asyncio
 
+import structlog
+
 from antiphon.session.connection import Connection
+
+log = structlog.get_logger(__name__)
 
 
 class Hub:
@@ -50,4 +54,7 @@ class Hub:
             await asyncio.sleep(min(self._keepalive_s / 4, 5.0))
             now = loop.time()
             for connection in list(self._connections):
-                connection.keep_alive(now, self._keepalive_s)
+                try:
+                    connection.keep_alive(now, self._keepalive_s)
+                except Exception:  # one broken connection must not silence all others
+                    log.exception("keepalive_crashed", connection_id=connection.id)

@@ -22,6 +22,11 @@ class Socket(Protocol):
         ...
 
     @property
+    def unsent(self) -> int:
+        """Bytes written that the operating system has not taken yet."""
+        ...
+
+    @property
     def open(self) -> bool:
         """False once a close was sent or the peer is gone."""
         ...

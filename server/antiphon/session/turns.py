@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from collections import deque
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
@@ -43,10 +44,15 @@ class Ticket:
 
 @dataclass(slots=True)
 class TurnHooks:
-    """What the connection wants to know. started: a run of ours is delivered now. finished: it is over."""
+    """What the connection wants to know.
+
+    started: a run of ours is delivered now. finished: it is over. behind: the socket was so slow that events it
+    still had to get are gone.
+    """
 
     started: Callable[[Ticket], None] = field(default=lambda ticket: None)
     finished: Callable[[Ticket], None] = field(default=lambda ticket: None)
+    behind: Callable[[], None] = field(default=lambda: None)
 
 
 class Turns:
@@ -69,6 +75,7 @@ class Turns:
         )
         self._running: set[Ticket] = set()
         self._tasks: set[asyncio.Task[None]] = set()
+        self._closed = False
         self.refuse_with: AntiphonError | None = None
         """Set when the connection takes no new turns any more."""
 
@@ -100,10 +107,13 @@ class Turns:
             self._send_error(error, ticket.lane)
 
     def close(self) -> None:
-        """The connection is gone: stop delivering. The runs go on."""
+        """The connection is gone: stop delivering. The runs go on.
+
+        A create whose turn has come is still carried through: cut in the middle it would leave a run that nobody
+        executes, and an idempotency key that leads to it.
+        """
+        self._closed = True
         self._lanes.clear_waiting()
-        for task in self._tasks:
-            task.cancel()
         for ticket in list(self._running):
             self._detach(ticket)
 
@@ -118,10 +128,13 @@ class Turns:
         return False, None
 
     def _begin(self, tickets: list[Ticket]) -> None:
-        for ticket in tickets:
+        # A loop, not recursion: a lane may hold a thousand refusals, each of which lets the next one begin.
+        begin = deque(tickets)
+        while begin:
+            ticket = begin.popleft()
             refusal = ticket.refusal or self.refuse_with
             if refusal is not None or ticket.request is None:
-                self._refuse(ticket, refusal or RequestError("The create cannot be read."))
+                begin.extend(self._answer_refused(ticket, refusal or RequestError("The create cannot be read.")))
                 continue
             task = asyncio.get_running_loop().create_task(self._start(ticket, ticket.request))
             self._tasks.add(task)
@@ -151,9 +164,12 @@ class Turns:
             run_log = source.log
         else:
             run_log = run.log
-        ticket.run = run
-        if run is not None:
             self._engine.supervisor.listened(run)
+        if self._closed:
+            if run is not None:
+                self._engine.supervisor.left(run)
+            return
+        ticket.run = run
         self._running.add(ticket)
 
         def ended(reason: EndReason) -> None:
@@ -165,7 +181,7 @@ class Turns:
 
     def _delivered(self, ticket: Ticket, reason: EndReason) -> None:
         if reason != "ended":
-            self._socket.close(1013, "events of this run are gone")
+            self._hooks.behind()
             return
         run = ticket.run
         if run is not None and run.turn is not None:
@@ -182,11 +198,15 @@ class Turns:
             self._engine.supervisor.left(ticket.run)
 
     def _refuse(self, ticket: Ticket, error: AntiphonError) -> None:
+        self._begin(self._answer_refused(ticket, error))
+
+    def _answer_refused(self, ticket: Ticket, error: AntiphonError) -> list[Ticket]:
+        """Tell the client; gives the tickets that may begin now."""
         if ticket.previous_response_id is not None:
             self._memory.refused(ticket.lane, ticket.previous_response_id)
         self._send_error(error, ticket.lane)
         self._hooks.finished(ticket)
-        self._begin(self._lanes.finished(ticket))
+        return self._lanes.finished(ticket)
 
     def _send_error(self, error: AntiphonError, lane: LaneName) -> None:
         send_json(self._socket, error_frame(error, lane))

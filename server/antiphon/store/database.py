@@ -9,6 +9,7 @@ from typing import IO
 import alembic.command
 import sqlalchemy
 from alembic.config import Config
+from alembic.util.exc import CommandError
 from sqlalchemy.ext.asyncio import AsyncEngine, create_async_engine
 
 from antiphon.errors import StartupError
@@ -23,8 +24,13 @@ class DatabaseLock:
 
     def acquire(self) -> None:
         """Raises StartupError if another process holds it."""
-        self._path.parent.mkdir(parents=True, exist_ok=True)
-        file = self._path.open("a")
+        try:
+            self._path.parent.mkdir(parents=True, exist_ok=True)
+            file = self._path.open("a")
+        except OSError as error:
+            raise StartupError(
+                f"the data folder {self._path.parent} cannot be used ({error.strerror}); choose another --data-dir"
+            ) from error
         try:
             fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except OSError:
@@ -46,20 +52,23 @@ def migrate(database: Path) -> None:
     database.parent.mkdir(parents=True, exist_ok=True)
     config = Config()
     config.set_main_option("script_location", str(Path(__file__).parent / "migrations"))
-    engine = sqlalchemy.create_engine(f"sqlite:///{database}")
+    engine = sqlalchemy.create_engine(sqlalchemy.URL.create("sqlite", database=str(database)))
     try:
         with engine.begin() as connection:
             config.attributes["connection"] = connection
             alembic.command.upgrade(config, "head")
     except sqlalchemy.exc.DBAPIError as error:
         raise StartupError(f"the database {database} cannot be used: {error.orig}") from error
+    except CommandError as error:
+        raise StartupError(f"the database {database} was made by another version of antiphon: {error}") from error
     finally:
         engine.dispose()
 
 
 def open_reader(database: Path) -> AsyncEngine:
     """An engine for reads. It never writes: all writes go through the one writer thread."""
-    engine = create_async_engine(f"sqlite+aiosqlite:///{database}", pool_size=4, max_overflow=4)
+    url = sqlalchemy.URL.create("sqlite+aiosqlite", database=str(database))
+    engine = create_async_engine(url, pool_size=4, max_overflow=4)
 
     @sqlalchemy.event.listens_for(engine.sync_engine, "connect")
     def _read_only(connection, _record) -> None:  # type: ignore[no-untyped-def]

@@ -14,6 +14,7 @@ from sqlalchemy.ext.asyncio import AsyncEngine
 from antiphon.core.cursor import Epochs
 from antiphon.core.history import OpenCall, Turn
 from antiphon.errors import StorageError
+from antiphon.store.repair import repaired
 from antiphon.store.tables import idempotency, journal, responses
 
 
@@ -132,7 +133,7 @@ class ResponseReader:
                 start = max(first, after + 1)
             elif first != start + len(events):
                 break
-            chunk = payload.split(b"\n")
+            chunk = repaired(payload).split(b"\n")
             events.extend(chunk[max(0, after + 1 - first) :])
             size += len(payload)
             if size >= max_bytes or last is None:
@@ -143,6 +144,11 @@ class ResponseReader:
         """The last durable number, -1 if there is none."""
         rows = await self._all(sa.select(sa.func.max(journal.c.last)).where(journal.c.run_id == run_id))
         return -1 if rows[0][0] is None else int(rows[0][0])
+
+    async def first(self, run_id: str) -> int | None:
+        """The lowest number kept, None if the log is gone."""
+        rows = await self._all(sa.select(sa.func.min(journal.c.first)).where(journal.c.run_id == run_id))
+        return None if rows[0][0] is None else int(rows[0][0])
 
     async def idempotent(self, tenant: str, principal: str, key: str, now: float) -> tuple[bytes, str] | None:
         """(body_sha256, response id) of a recorded create."""

@@ -32,24 +32,30 @@ class SqliteWriter:
         self._queue: queue.SimpleQueue[tuple[Work, asyncio.Future[Any]] | None] = queue.SimpleQueue()
         self._thread: threading.Thread | None = None
         self._loop: asyncio.AbstractEventLoop | None = None
+        self._closed = False
 
     def start(self) -> None:
-        """Open the connection and start the thread; call it in the event loop."""
+        """Open the connection and start the thread; call it in the event loop. Raises StorageError."""
         self._loop = asyncio.get_running_loop()
-        self._thread = threading.Thread(target=self._run, name="antiphon-writer", daemon=True)
+        try:
+            connection = self._connect()
+        except sqlite3.Error as error:
+            raise StorageError("The store cannot be opened for writing.") from error
+        self._thread = threading.Thread(target=self._run, args=(connection,), name="antiphon-writer", daemon=True)
         self._thread.start()
 
     async def stop(self) -> None:
         """Finish what was submitted, then close."""
         if self._thread is None:
             return
+        self._closed = True
         self._queue.put(None)
         await asyncio.to_thread(self._thread.join)
         self._thread = None
 
     def submit(self, work: Callable[[sqlite3.Connection], T]) -> asyncio.Future[T]:
         """Queue work; the future has its result once it is committed, or StorageError."""
-        if self._loop is None or self._thread is None:
+        if self._loop is None or self._thread is None or self._closed:
             raise StorageError("The store is closed.")
         future: asyncio.Future[T] = self._loop.create_future()
         self._queue.put((work, future))
@@ -62,8 +68,7 @@ class SqliteWriter:
         connection.execute("PRAGMA busy_timeout = 5000")
         return connection
 
-    def _run(self) -> None:
-        connection = self._connect()
+    def _run(self, connection: sqlite3.Connection) -> None:
         try:
             stopping = False
             while not stopping:
@@ -91,6 +96,11 @@ class SqliteWriter:
         self, connection: sqlite3.Connection, group: list[tuple[Work, asyncio.Future[Any]]]
     ) -> list[tuple[asyncio.Future[Any], Any, Exception | None]]:
         try:
+            connection.execute("BEGIN IMMEDIATE")
+        except sqlite3.Error as error:
+            # The database is away for all of them: trying each would make the last wait for every timeout.
+            return [(future, None, error) for _, future in group]
+        try:
             results = _transaction(connection, [work for work, _ in group])
             return [(future, result, None) for (_, future), result in zip(group, results, strict=True)]
         except Exception as error:
@@ -107,7 +117,7 @@ class SqliteWriter:
 
 
 def _transaction(connection: sqlite3.Connection, works: list[Work]) -> list[Any]:
-    connection.execute("BEGIN IMMEDIATE")
+    """Do the works in the transaction that was begun, and end it."""
     try:
         results = [work(connection) for work in works]
         connection.execute("COMMIT")

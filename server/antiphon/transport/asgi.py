@@ -12,7 +12,7 @@ from starlette.exceptions import HTTPException
 from starlette.middleware import Middleware
 from starlette.requests import Request
 from starlette.responses import Response
-from starlette.routing import Mount, Route, WebSocketRoute
+from starlette.routing import Route, WebSocketRoute
 from starlette.staticfiles import StaticFiles
 from starlette.types import Receive, Scope, Send
 
@@ -37,7 +37,7 @@ _PAGE_HEADERS = {
 }
 
 Models = Callable[[], Awaitable[list[dict[str, Any]]]]
-Ready = Callable[[], Awaitable[dict[str, Any]]]
+Ready = Callable[[], Awaitable[str]]
 
 
 class _Pages(StaticFiles):
@@ -50,20 +50,26 @@ class _Pages(StaticFiles):
         await super().__call__(scope, receive, send)
 
     async def get_response(self, path: str, scope: MutableMapping[str, Any]) -> Response:
+        if scope["method"] not in ("GET", "HEAD") and self.lookup_path(path)[1] is None:
+            raise HTTPException(404)
         response = await super().get_response(path, scope)
         response.headers.update(_PAGE_HEADERS)
         return response
 
 
 def build_asgi(engine: Engine, hub: Hub, authenticator: Authenticator, models: Models, ready: Ready) -> Starlette:
-    """models: what GET /v1/models lists. ready: what /ready says; its `ready` decides the status."""
+    """models: all that can be named. ready: what /ready says, `ready` or why not."""
+
+    async def open_models(request: Request) -> list[dict[str, Any]]:
+        principal = request.state.principal
+        return [model for model in await models() if engine.service.may_use(principal, model["id"])]
 
     async def list_models(request: Request) -> Response:
-        return Json({"object": "list", "data": await models()})
+        return Json({"object": "list", "data": await open_models(request)})
 
     async def one_model(request: Request) -> Response:
         name = request.path_params["model"]
-        for model in await models():
+        for model in await open_models(request):
             if model["id"] == name:
                 return Json(model)
         raise RequestError(f"The model '{name[:80]}' does not exist.", code="model_not_found", param="model")
@@ -73,9 +79,9 @@ def build_asgi(engine: Engine, hub: Hub, authenticator: Authenticator, models: M
 
     async def readiness(request: Request) -> Response:
         state = await ready()
-        return Json(state, status_code=200 if state["ready"] else 503)
+        return Json({"status": state}, status_code=200 if state == "ready" else 503)
 
-    return Starlette(
+    app = Starlette(
         routes=[
             WebSocketRoute("/v1/responses", ResponsesSocket(engine, hub)),
             *ResponsesApi(engine).routes(),
@@ -83,7 +89,6 @@ def build_asgi(engine: Engine, hub: Hub, authenticator: Authenticator, models: M
             Route("/v1/models/{model:path}", one_model, methods=["GET"]),
             Route("/health", health, methods=["GET"]),
             Route("/ready", readiness, methods=["GET"]),
-            Mount("/", _Pages(directory=_PAGES, html=True)),
         ],
         middleware=[Middleware(Door, settings=engine.settings, authenticator=authenticator)],
         exception_handlers={
@@ -92,6 +97,10 @@ def build_asgi(engine: Engine, hub: Hub, authenticator: Authenticator, models: M
             Exception: _crash,
         },
     )
+    # Not a Mount: that would match every path, and a wrong method on one of ours would be an unknown page.
+    app.router.default = _Pages(directory=_PAGES, html=True)
+    app.router.redirect_slashes = False
+    return app
 
 
 async def _antiphon_error(request: Request, error: Exception) -> Response:

@@ -6,8 +6,8 @@ Host (against DNS rebinding), forwarding headers, Origin (against other sites' p
 from __future__ import annotations
 
 import ipaddress
+import re
 from collections.abc import Mapping
-from urllib.parse import urlsplit
 
 from starlette.types import ASGIApp, Receive, Scope, Send
 
@@ -16,7 +16,10 @@ from antiphon.ports import Authenticator
 from antiphon.settings import Settings
 from antiphon.transport.replies import error_response, refuse_upgrade
 
-_FORWARDING = ("forwarded", "x-forwarded-for", "x-forwarded-host", "x-real-ip")
+_FORWARDING = frozenset({"forwarded", "x-real-ip"})
+_FORWARDING_PREFIX = "x-forwarded-"
+_HOST = re.compile(r"(\[[0-9a-fA-F:.]+\]|[A-Za-z0-9._-]+)(:[0-9]{1,5})?")
+_EVERY_ADDRESS = frozenset({"", "0.0.0.0", "::"})
 _WITH_BODY = frozenset({"POST", "PUT", "PATCH"})
 _LOOPBACK_NAMES = frozenset({"localhost", "127.0.0.1", "::1"})
 
@@ -29,8 +32,10 @@ class Door:
         self._authenticator = authenticator
         self._auth_required = settings.auth_required
         self._trusted = frozenset(settings.trusted_proxies)
+        self._loopback = settings.is_loopback
         self._hosts = _known_hosts(settings)
-        self._any_host = settings.auth_required and not settings.allowed_hosts
+        # Bound to every address of the machine, each of them is one we are bound to; a rebound name is not.
+        self._any_address = settings.auth_required and settings.host in _EVERY_ADDRESS
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] not in ("http", "websocket"):
@@ -60,7 +65,7 @@ class Door:
 
     def _check_host(self, host: str) -> None:
         name = _host_name(host)
-        if name is None or not (self._any_host or name in self._hosts):
+        if name is None or not (name in self._hosts or (self._any_address and _is_address(name))):
             raise RequestError(
                 f"This server does not answer to the host {host[:80]!r}; add it to allowed_hosts if it should.",
                 code="host_not_allowed",
@@ -69,7 +74,8 @@ class Door:
     def _check_forwarded(self, scope: Scope, headers: Mapping[str, str]) -> None:
         """Without authentication only this machine is served; a proxy would hide who really asks."""
         client = scope.get("client")
-        if any(name in headers for name in _FORWARDING) and (client is None or client[0] not in self._trusted):
+        forwarded = any(name in _FORWARDING or name.startswith(_FORWARDING_PREFIX) for name in headers)
+        if forwarded and (client is None or client[0] not in self._trusted):
             raise RequestError(
                 "Forwarded requests are refused while authentication is off; configure keys, or name the "
                 "proxy in trusted_proxies.",
@@ -77,12 +83,18 @@ class Door:
             )
 
     def _check_origin(self, scope: Scope, headers: Mapping[str, str], host: str) -> None:
-        """A browser sends Origin: it must be our own. A client that is no browser sends none."""
+        """A browser sends Origin: it must be our own. A client that is no browser sends none (PROTOCOL 3.3.2)."""
         origin = headers.get("origin")
         if origin is None:
+            reads = scope["type"] == "websocket" or scope["method"] in ("GET", "HEAD")
+            if not (reads or self._loopback or self._auth_required or "authorization" in headers):
+                raise RequestError(
+                    "Send an Authorization header (any key) with this request; without it any page could send it.",
+                    code="origin_not_allowed",
+                )
             return
-        parts = urlsplit(origin) if origin.isprintable() else urlsplit("")
-        if parts.scheme not in ("http", "https") or parts.netloc.lower() != host.lower():
+        scheme, _, place = origin.lower().partition("://")
+        if scheme not in ("http", "https") or place != host.lower():
             raise RequestError(
                 f"Pages of {origin[:80]!r} may not use this server.",
                 code="origin_not_allowed",
@@ -92,23 +104,24 @@ class Door:
 
 def _known_hosts(settings: Settings) -> frozenset[str]:
     """Names served: what we are bound to, the loopback names where that is loopback, and what was configured."""
-    names = {name.lower() for name in settings.allowed_hosts} | {settings.host.lower().strip("[]")}
-    if settings.is_loopback or not settings.auth_required:
+    names = {_canonical(name.strip("[]")) for name in (*settings.allowed_hosts, settings.host)}
+    if settings.is_loopback or not settings.auth_required or settings.host in _EVERY_ADDRESS:
         names |= _LOOPBACK_NAMES
     return frozenset(names)
 
 
 def _host_name(host: str) -> str | None:
     """The name in a Host header, without port and brackets; None if it is none."""
+    parts = _HOST.fullmatch(host)
+    return _canonical(parts[1].strip("[]")) if parts is not None else None
+
+
+def _is_address(name: str) -> bool:
     try:
-        parts = urlsplit(f"//{host}")
-        port_is_legal = parts.port is None or parts.port > 0
+        ipaddress.ip_address(name)
     except ValueError:
-        return None
-    name = parts.hostname
-    if not name or not port_is_legal or parts.username or parts.path or parts.query or parts.fragment:
-        return None
-    return _canonical(name)
+        return False
+    return True
 
 
 def _canonical(name: str) -> str:

@@ -7,7 +7,10 @@ this relies on are held by a contract test.
 
 from __future__ import annotations
 
+import array
 import asyncio
+import fcntl
+import termios
 from collections.abc import Callable
 from typing import Any, cast
 
@@ -19,6 +22,9 @@ SCOPE_EXTENSION = "antiphon.socket"
 _ABORT_AFTER_S = 5.0
 """How long a peer may take to answer our close frame, or to read it, before the connection is cut."""
 
+_ABORT_AT_SHUTDOWN_S = 1.0
+"""The same while the process ends. Less than uvicorn's own patience, after which it cancels what is left."""
+
 
 class FastWebSocketProtocol(WebSocketsSansIOProtocol):
     """One WebSocket connection. `set_limits` is called once the connection is accepted."""
@@ -27,6 +33,8 @@ class FastWebSocketProtocol(WebSocketsSansIOProtocol):
         super().__init__(*args, **kwargs)
         self._stall_timer: asyncio.TimerHandle | None = None
         self._stalled_s = 15.0
+        self._written = 0
+        self._discarding = False
         self.on_writable: Callable[[], None] = _nothing
         self.on_stalled: Callable[[], None] = _nothing
 
@@ -47,12 +55,18 @@ class FastWebSocketProtocol(WebSocketsSansIOProtocol):
         return not self.writable.is_set()
 
     @property
+    def unsent(self) -> int:
+        """Bytes written that the operating system has not taken yet."""
+        return self.transport.get_write_buffer_size()
+
+    @property
     def open(self) -> bool:
         return self.handshake_complete and not self.close_sent and not self.disconnected
 
     def write_frames(self, frames: bytes) -> None:
         """Write complete frames. After a close or a loss they are dropped: nobody is there."""
         if self.open and not self.transport.is_closing():
+            self._written += len(frames)
             self.transport.write(frames)
 
     def close(self, code: int, reason: str = "") -> None:
@@ -66,7 +80,50 @@ class FastWebSocketProtocol(WebSocketsSansIOProtocol):
             self.read_paused = False
             self.transport.resume_reading()
         self.queue.put_nowait({"type": "websocket.disconnect", "code": code, "reason": reason})
-        self.close_timer = self.loop.call_later(_ABORT_AFTER_S, self.transport.abort)
+        self._abort_later()
+
+    def data_received(self, data: bytes) -> None:
+        if not self._discarding:
+            super().data_received(data)
+
+    async def send(self, message: Any) -> None:
+        await super().send(message)
+        if self.initial_response is not None and self.close_sent:
+            self.handshake_complete = True  # a refused upgrade is complete; uvicorn would log it as a fault
+
+    def handle_parser_exception(self) -> None:
+        """A message was not UTF-8 (1007), too large (1009) or no WebSocket at all: send the close that says so.
+
+        What the peer still sends is read and thrown away until it has seen the close. Closing at once, as uvicorn
+        does, resets a connection with unread bytes, and the reset overtakes the close frame.
+        """
+        assert self.conn.close_sent is not None
+        code, reason = self.conn.close_sent.code, self.conn.close_sent.reason
+        self.queue.put_nowait({"type": "websocket.disconnect", "code": code, "reason": reason})
+        self._discarding = self.close_sent = True
+        self.transport.write(b"".join(self.conn.data_to_send()))
+        if self.read_paused:
+            self.read_paused = False
+            self.transport.resume_reading()
+        if self.transport.can_write_eof():
+            self.transport.write_eof()
+        self._abort_later()
+
+    def keepalive_timeout(self) -> None:
+        """The peer does not answer pings. Its session ends now, not when TCP gives up on unsent bytes."""
+        super().keepalive_timeout()
+        if self.close_sent:
+            self.queue.put_nowait({"type": "websocket.disconnect", "code": 1011})
+            self._abort_later()
+
+    def shutdown(self) -> None:
+        """The server stops. A peer that does not read what is still unsent cannot hold it up."""
+        super().shutdown()
+        self.loop.call_later(_ABORT_AT_SHUTDOWN_S, self.transport.abort)
+
+    def _abort_later(self) -> None:
+        if self.close_timer is None:
+            self.close_timer = self.loop.call_later(_ABORT_AFTER_S, self.transport.abort)
 
     def pause_writing(self) -> None:
         super().pause_writing()
@@ -83,11 +140,18 @@ class FastWebSocketProtocol(WebSocketsSansIOProtocol):
         self.on_writable()
 
     def _watch_stall(self) -> None:
-        unsent = self.transport.get_write_buffer_size()
-        self._stall_timer = self.loop.call_later(self._stalled_s, self._check_stall, unsent)
+        self._stall_timer = self.loop.call_later(self._stalled_s, self._check_stall, self._taken())
 
-    def _check_stall(self, unsent_before: int) -> None:
-        if self.transport.get_write_buffer_size() < unsent_before:
+    def _taken(self) -> int:
+        """Bytes of our frames that have reached the peer.
+
+        The system takes nothing from us until a third of its own buffer is free again, which is more than a slow
+        reader takes in a long time: what it still holds is counted, too.
+        """
+        return self._written - self.unsent - _held_by_system(self.transport)
+
+    def _check_stall(self, taken_before: int) -> None:
+        if self._taken() > taken_before:
             self._watch_stall()
         else:
             self.on_stalled()
@@ -96,6 +160,16 @@ class FastWebSocketProtocol(WebSocketsSansIOProtocol):
         if self._stall_timer is not None:
             self._stall_timer.cancel()
             self._stall_timer = None
+
+
+def _held_by_system(transport: asyncio.Transport) -> int:
+    """Bytes the system holds that the peer has not acknowledged; 0 where it does not tell."""
+    answer = array.array("i", [0])
+    try:
+        fcntl.ioctl(transport.get_extra_info("socket").fileno(), termios.TIOCOUTQ, answer)
+    except (OSError, AttributeError):
+        return 0
+    return answer[0]
 
 
 def _nothing() -> None:

@@ -15,7 +15,7 @@ from antiphon.core.cursor import BEFORE_FIRST, parse_event_id
 from antiphon.core.input_items import list_items, page
 from antiphon.core.principal import Principal
 from antiphon.core.run_state import Origin
-from antiphon.errors import CursorError, RequestError
+from antiphon.errors import AntiphonError, CursorError, RequestError
 from antiphon.runs.directory import Source, not_found
 from antiphon.runs.run import Create, Run
 from antiphon.runs.service import Started
@@ -75,7 +75,10 @@ class ResponsesApi:
         after, epoch = _cursor(request)
         plan = await self._engine.directory.plan(source, after, epoch)
         if plan.mode == "snapshot":
-            expired = CursorError("Events after this position are gone; here is the response as it stands.")
+            expired = CursorError(
+                "Events after this position are gone; here is the response as it stands.",
+                extra={"epoch": source.log.epochs.current, "head": source.log.shown},
+            )
             body = source.run.response() if source.run else source.response
             return error_response(expired, response=orjson.Fragment(body))
         return self._stream(source, plan.after)
@@ -96,14 +99,14 @@ class ResponsesApi:
     async def delete(self, request: Request) -> Response:
         response_id = request.path_params["response_id"]
         await self._engine.service.delete(response_id, _principal(request))
-        return Json({"id": response_id, "object": "response.deleted", "deleted": True})
+        return Json({"id": response_id, "object": "response", "deleted": True})
 
     async def input_items(self, request: Request) -> Response:
         response_id = request.path_params["response_id"]
         stored = await self._engine.directory.stored(response_id, _principal(request))
         query = request.query_params
         limit, order = query.get("limit", "20"), query.get("order", "desc")
-        if not limit.isdigit() or not 1 <= int(limit) <= 100:
+        if not limit.isascii() or not limit.isdigit() or len(limit) > 3 or not 1 <= int(limit) <= 100:
             raise RequestError("limit is a number from 1 to 100.", param="limit")
         if order not in ("asc", "desc"):
             raise RequestError("order is asc or desc.", param="order")
@@ -116,22 +119,26 @@ class ResponsesApi:
         if run is not None:
             if not run.stored:
                 raise not_found(response_id)
-            return Json(run.response())
+            body = run.response()
+            if run.log.shown < run.log.head:
+                await self._engine.journal.flush(run.log)  # strict mode: say nothing the log does not show
+            return Json(body)
         return Json((await self._engine.directory.stored(response_id, principal)).response)
 
     async def _whole(self, started: Started, request: Request) -> Response:
         """Wait for the end and answer with the response. A client that leaves only stops listening."""
         run = started.run
         if run is None:
-            return await self._object(started.response_id, _principal(request))
+            stored = await self._engine.directory.stored(started.response_id, _principal(request))
+            return Json(stored.response, status_code=_status_of(stored.status, stored.response))
         self._engine.supervisor.listened(run)
+        done = asyncio.ensure_future(run.done.wait())
+        gone = asyncio.ensure_future(_disconnected(request))
         try:
-            done = asyncio.ensure_future(run.done.wait())
-            gone = asyncio.ensure_future(_disconnected(request))
             await asyncio.wait((done, gone), return_when=asyncio.FIRST_COMPLETED)
+        finally:
             for task in (done, gone):
                 task.cancel()
-        finally:
             self._engine.supervisor.left(run)
         return _final(run)
 
@@ -156,6 +163,13 @@ def _final(run: Run) -> Response:
         return Json(run.response())
     headers = dict(outcome.headers or {})
     return Json(run.response(), status_code=outcome.http_status or 500, headers=headers)
+
+
+def _status_of(status: str, response: bytes) -> int:
+    """The same for a run that ended earlier: what its code says, for the upstream's own status is not kept."""
+    if status != "failed":
+        return 200
+    return AntiphonError("", code=str(orjson.loads(response)["error"]["code"])).status
 
 
 def _principal(request: Request) -> Principal:

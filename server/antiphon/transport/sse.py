@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncGenerator, Callable
 
 import structlog
 from starlette.responses import Response
@@ -17,10 +17,13 @@ log = structlog.get_logger(__name__)
 
 _PAGE_BYTES = 256 * 1024
 DONE = b"data: [DONE]\n\n"
-KEEPALIVE = b": keepalive\n\n"
+KEEPALIVE = b": keepalive\n"
+"""A comment without a blank line: openai-python takes a blank line after an `id` for an (empty) event."""
 
 
-async def follow(run_log: RunLog, journal: SqliteJournal, after: int, keepalive_s: float) -> AsyncIterator[bytes]:
+async def follow(
+    run_log: RunLog, journal: SqliteJournal, after: int, keepalive_s: float
+) -> AsyncGenerator[bytes, None]:
     """Chunks of whole events after `after`, a comment in silence, `[DONE]` after the terminal event.
 
     The reader's pace is its own: what it does not take stays in the log.
@@ -69,7 +72,9 @@ class EventStream(Response):
 
     media_type = "text/event-stream"
 
-    def __init__(self, chunks: AsyncIterator[bytes], on_close: Callable[[], None], stalled_s: float) -> None:
+    def __init__(
+        self, chunks: AsyncGenerator[bytes, None], on_close: Callable[[], None], stalled_s: float
+    ) -> None:
         super().__init__(headers={"cache-control": "no-cache", "x-accel-buffering": "no"})
         del self.headers["content-length"]
         self._chunks = chunks
@@ -80,10 +85,13 @@ class EventStream(Response):
         try:
             sending = asyncio.ensure_future(self._send(send))
             watching = asyncio.ensure_future(_disconnected(receive))
-            await asyncio.wait((sending, watching), return_when=asyncio.FIRST_COMPLETED)
-            for task in (sending, watching):
-                task.cancel()
-            await asyncio.gather(sending, watching, return_exceptions=True)
+            try:
+                await asyncio.wait((sending, watching), return_when=asyncio.FIRST_COMPLETED)
+            finally:
+                for task in (sending, watching):
+                    task.cancel()
+                await asyncio.gather(sending, watching, return_exceptions=True)
+                await self._chunks.aclose()
             if sending.done() and not sending.cancelled() and (error := sending.exception()) is not None:
                 raise error
         finally:
@@ -98,7 +106,7 @@ class EventStream(Response):
                     await send({"type": "http.response.body", "body": chunk, "more_body": True})
         except TimeoutError:
             log.info("sse_stalled")
-            raise
+            return  # without its end the server cuts the connection, and the client knows that it was broken off
         await send({"type": "http.response.body", "body": b"", "more_body": False})
 
 

@@ -23,7 +23,8 @@ class ResponsesSocket:
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if self._engine.service.draining:
-            await refuse_upgrade(Draining("The server is shutting down."), receive, send)
+            draining = Draining("The server is shutting down.", headers={"retry-after": "2"})
+            await refuse_upgrade(draining, receive, send)
             return
         socket: FastWebSocketProtocol = scope["extensions"][SCOPE_EXTENSION]
         await receive()  # websocket.connect

@@ -55,7 +55,7 @@ class UpstreamRouter:
             listing = await self._listed(model)
             if listing is not None:
                 return listing.upstream, model, listing.settings
-        raise RequestError(f"There is no model {model!r} here.", code="model_not_found", param="model")
+        raise no_model(model)
 
     async def models(self) -> list[dict[str, Any]]:
         """Every model that is known, as `GET /v1/models` shows it; the first of equal names wins."""
@@ -147,6 +147,11 @@ class _Listing:
             self._asking.cancel()
             await asyncio.wait([self._asking])
         await self.upstream.aclose()
+
+
+def no_model(name: str) -> RequestError:
+    """The refusal of a model nobody serves, or that is not open to the caller: the two are not told apart."""
+    return RequestError(f"There is no model {name!r} here.", code="model_not_found", param="model")
 
 
 def _first(listings: Sequence[_Listing], model: str) -> _Listing | None:

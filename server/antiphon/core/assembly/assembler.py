@@ -14,23 +14,37 @@ from typing import Any
 import orjson
 
 from antiphon.core.assembly import outcome as verdict
-from antiphon.core.assembly.item import CALL_TYPES, OUTPUT_TYPES, OpenItem, Text
+from antiphon.core.assembly.item import CALL_TYPES, OpenItem, Text, final_status
+from antiphon.core.assembly.matching import Items
 from antiphon.core.assembly.outcome import Outcome
-from antiphon.core.assembly.reading import mend, read_event
+from antiphon.core.assembly.reading import (
+    read_event,
+    read_item,
+    usable_annotations,
+    usable_logprobs,
+)
 from antiphon.core.assembly.response_object import ResponseObject
 from antiphon.core.assembly.wire import (
     BY_DELTA,
     BY_DONE,
+    HIDDEN,
+    ID_PREFIXES,
     ITEM_CHANNEL,
+    NEEDED,
+    OUTPUT_TEXT,
     PASS_THROUGH,
+    UNSEEN,
     Channel,
     channel_of_part,
     encode,
     id_prefix,
+    part_index,
 )
-from antiphon.core.json_input import mend_text
 
 _EMPTY_TAIL = b',"logprobs":[]}'
+
+_MAX_EARLY = 10_000
+"""Texts of calls that are kept until the call is announced. Nobody sends so many before."""
 
 
 class Assembler:
@@ -46,9 +60,9 @@ class Assembler:
         self.outcome: Outcome | None = None
         self.dropped = 0
         self._mint = mint
-        self._items: list[OpenItem] = []
-        self._by_index: dict[int, OpenItem] = {}
-        self._by_id: dict[str, OpenItem] = {}
+        self._items = Items()
+        self._early: list[dict[str, Any]] = []
+        """Texts of calls that were not announced yet."""
         self._out: list[bytes] = []
         self._handlers: dict[str, Callable[[dict[str, Any]], None]] = {
             "response.output_item.added": self._item_added,
@@ -94,9 +108,8 @@ class Assembler:
 
     def close_items(self, status: str) -> list[bytes]:
         """Finish every open item with `status` (completed or incomplete)."""
-        for item in self._items:
-            if item.done is None:
-                self._finish(item, status)
+        for item in self._items.all:
+            self._finish(item, status)
         out, self._out = self._out, []
         return out
 
@@ -114,11 +127,11 @@ class Assembler:
 
     def output_items(self) -> list[bytes]:
         """The output items as clients see them, encoded."""
-        return [i.done if i.done is not None else orjson.dumps(i.view("incomplete")) for i in self._items]
+        return [i.done if i.done is not None else orjson.dumps(i.view("incomplete")) for i in self.items]
 
     @property
     def items(self) -> list[OpenItem]:
-        return self._items
+        return self._items.all
 
     # Upstream events
 
@@ -130,261 +143,243 @@ class Assembler:
             self._text_done(BY_DONE[kind], event)
         elif kind in PASS_THROUGH:
             self._pass(kind, event)
-        elif kind not in ("response.created", "response.in_progress", "response.queued", "keepalive"):
+        elif kind not in UNSEEN:
             self.dropped += 1
 
     def _delta(self, channel: Channel, event: dict[str, Any]) -> None:
         delta = event.get("delta")
         if not isinstance(delta, str) or not delta:
             return
-        item = self._by_index.get(event.get("output_index"))  # type: ignore[arg-type]
-        if item is None or item.done is not None:
-            item = self._item_for(event, channel)
-        index = event.get(channel.index_key, 0) if channel.place != "item" else 0
-        text = item.texts.get((channel.place, index))
-        if text is None or text.channel is not channel:
-            text = self._open_text(item, channel, index)
-        if text.closed:
-            self.dropped += 1
+        item = self._items.at(event.get("output_index"))
+        text = None
+        if item is not None and item.done is None and item.upstream_id == event.get("item_id"):
+            text = item.texts.get((channel.name, part_index(event, channel)))
+        if text is None:
+            item, text = self._text_for(channel, event)
+        if text is None or text.closed:
+            self.dropped += text is not None
             return
         self._emit_delta(text, text.split.add(delta), event.get("logprobs"))
 
     def _emit_delta(self, text: Text, delta: str, logprobs: Any = None) -> None:
         if not delta:
             return
-        number = self.next_number
-        self.next_number = number + 1
         tail = b"}"
         if text.channel.name == "output_text":
             tail = _EMPTY_TAIL
-            if logprobs:
-                text.logprobs.extend(logprobs)
-                tail = b',"logprobs":' + orjson.dumps(mend(logprobs)) + b"}"
+            if logprobs and (usable := usable_logprobs(logprobs)):
+                text.logprobs.extend(usable)
+                tail = b',"logprobs":' + orjson.dumps(usable) + b"}"
+        number = self.next_number
         self._out.append(b"%b%d%b%b%b" % (text.head, number, text.middle, orjson.dumps(delta), tail))
+        self.next_number = number + 1
 
     def _text_done(self, channel: Channel, event: dict[str, Any]) -> None:
-        item = self._item_for(event, channel)
-        index = event.get(channel.index_key, 0) if channel.place != "item" else 0
-        text = item.texts.get((channel.place, index)) or self._open_text(item, channel, index)
-        if channel.name == "output_text" and not text.logprobs and isinstance(event.get("logprobs"), list):
-            text.logprobs = event["logprobs"]
+        item, text = self._text_for(channel, event)
+        if item is None or text is None:
+            return
+        if channel.name == "output_text" and not text.logprobs and not text.closed:
+            text.logprobs = usable_logprobs(event.get("logprobs"))
         self._close_text(item, text, event.get(channel.field))
 
     def _item_added(self, event: dict[str, Any]) -> None:
-        given = event.get("item")
-        if not isinstance(given, dict):
+        given = read_item(event.get("item"))
+        if given is None:
             self.dropped += 1
             return
-        known = self._by_index.get(event.get("output_index"))  # type: ignore[arg-type]
-        if known is not None and known.done is None:
+        known = self._items.repeated(event.get("output_index"), given)
+        if known is not None:
+            self._items.announced(known, given)
             self.dropped += 1
-            return
-        self._add(mend(given), event.get("output_index"))
+        elif all(isinstance(given.get(key), str) and given[key] for key in NEEDED.get(given["type"], ())):
+            self._add(given, event.get("output_index"))
 
     def _item_done(self, event: dict[str, Any]) -> None:
-        given = event.get("item")
-        if not isinstance(given, dict):
+        given = read_item(event.get("item"))
+        if given is None:
             self.dropped += 1
             return
-        item = self._find(event, given.get("id"))
+        item = self._items.find(event.get("output_index"), given.get("id"), given["type"])
         if item is None:
-            item = self._add(mend(given), event.get("output_index"))
-        self._finish(item, str(given.get("status") or "completed"), mend(given))
+            item = self._add(given, event.get("output_index"))
+        self._finish(item, given.get("status"), given)
 
     def _part_added(self, event: dict[str, Any]) -> None:
         channel = channel_of_part(event.get("part"))
         if channel is None:
             self.dropped += 1
             return
-        item = self._item_for(event, channel)
-        index = event.get(channel.index_key, 0)
-        if (channel.place, index) not in item.texts:
-            self._open_text(item, channel, index)
+        self._text_for(channel, event)
 
     def _part_done(self, event: dict[str, Any]) -> None:
-        """Parts are closed with their text; here only what came with the part and not before is taken."""
         part = event.get("part")
         channel = channel_of_part(part)
-        if channel is None or not isinstance(part, dict):
-            return
-        item = self._item_for(event, channel)
-        index = event.get(channel.index_key, 0)
-        text = item.texts.get((channel.place, index)) or self._open_text(item, channel, index)
-        self._close_text(item, text, part.get(channel.field), part)
-
-    def _annotation(self, event: dict[str, Any]) -> None:
-        item = self._find(event, event.get("item_id"))
-        text = item.texts.get(("content", event.get("content_index", 0))) if item else None
-        if item is None or text is None or text.closed:
+        if channel is None:
             self.dropped += 1
             return
-        annotation = mend(event.get("annotation"))
-        text.annotations.append(annotation)
-        fields = {
-            **item.event_fields(text),
-            "annotation_index": len(text.annotations) - 1,
-            "annotation": annotation,
-        }
-        self._emit("response.output_text.annotation.added", fields)
+        item, text = self._text_for(channel, event)
+        if item is not None and text is not None:
+            self._close_part(item, text, part)
+
+    def _annotation(self, event: dict[str, Any]) -> None:
+        item = self._items.find(event.get("output_index"), event.get("item_id"), "message")
+        text = item.texts.get(("output_text", part_index(event, OUTPUT_TEXT))) if item else None
+        usable = usable_annotations([event.get("annotation")])
+        if item is None or text is None or text.part_closed or not usable:
+            self.dropped += 1
+            return
+        text.annotations += usable
+        index = {"annotation_index": len(text.annotations) - 1, "annotation": usable[0]}
+        self._emit("response.output_text.annotation.added", {**item.event_fields(text), **index})
 
     def _pass(self, kind: str, event: dict[str, Any]) -> None:
-        item = self._find(event, event.get("item_id"))
+        rest = {key: value for key, value in event.items() if key not in HIDDEN}
+        name = kind.split(".")[1]
+        if name == "audio":
+            self._emit(kind, rest)  # it is of the response, not of an item
+            return
+        item = self._items.find(
+            event.get("output_index"), event.get("item_id"), name if name in ID_PREFIXES else None
+        )
         if item is None or item.done is not None:
             self.dropped += 1
             return
-        hidden = ("type", "sequence_number", "item_id", "output_index", "obfuscation", "stream_id")
-        rest = {key: value for key, value in event.items() if key not in hidden}
-        self._emit(kind, {"item_id": item.id, "output_index": item.index, **mend(rest)})
+        self._emit(kind, {"item_id": item.id, "output_index": item.index, **rest})
 
     def _terminal(self, event: dict[str, Any]) -> None:
-        response = event.get("response")
-        response = mend(response) if isinstance(response, dict) else {}
-        self._conclude(verdict.from_response(response, str(event.get("type"))), response)
+        self._conclude(event.get("response"), str(event.get("type")))
 
     def _whole_response(self, event: dict[str, Any]) -> None:
-        response = mend(event.get("response") or {})
-        self._conclude(verdict.from_response(response, f"response.{response.get('status')}"), response)
+        response = event.get("response")
+        status = response.get("status") if isinstance(response, dict) else None
+        self._conclude(response, f"response.{status}")
 
     def _error(self, event: dict[str, Any]) -> None:
-        self.outcome = verdict.from_error_event(mend(event))
+        self.outcome = verdict.from_error_event(event)
 
-    def _conclude(self, outcome: Outcome, response: dict[str, Any]) -> None:
+    def _conclude(self, response: Any, event_type: str) -> None:
         """Take from the upstream's terminal what its stream left out, then close what is open."""
+        response = response if isinstance(response, dict) else {}
+        outcome = verdict.from_response(response, event_type)
         if outcome.status != "failed":
             output = response.get("output")
-            for index, given in enumerate(output if isinstance(output, list) else []):
-                self._reconcile(index, given)
-            status = "incomplete" if outcome.status == "incomplete" else "completed"
-            for item in self._items:
-                if item.done is None:
-                    self._finish(item, status)
+            readable = [read_item(given) for given in output] if isinstance(output, list) else []
+            for index, (given, item) in enumerate(self._items.match([given for given in readable if given])):
+                self._finish(item or self._add(given, index), given.get("status"), given)
+            for item in self._items.all:
+                self._finish(item, outcome.status)
         self.outcome = outcome
-
-    def _reconcile(self, index: int, given: Any) -> None:
-        if not isinstance(given, dict):
-            return
-        if index < len(self._items):
-            item = self._items[index]
-            if item.done is None:
-                self._finish(item, str(given.get("status") or "completed"), given)
-            return
-        self._finish(self._add(given, index), str(given.get("status") or "completed"), given)
 
     # Items and texts
 
-    def _find(self, event: dict[str, Any], item_id: Any) -> OpenItem | None:
-        item = self._by_index.get(event.get("output_index"))  # type: ignore[arg-type]
-        if item is not None and item.done is None:
-            return item
-        by_id = self._by_id.get(item_id) if isinstance(item_id, str) else None
-        return by_id or item
-
-    def _item_for(self, event: dict[str, Any], channel: Channel) -> OpenItem:
-        """The item an event is about; one that was never announced is announced now."""
-        item = self._find(event, event.get("item_id"))
-        if item is not None and item.done is None:
-            return item
-        kinds = {c.name: kind for kind, c in ITEM_CHANNEL.items()}
-        fallback = "reasoning" if "reasoning" in channel.name else "message"
-        kind = kinds.get(channel.name, fallback)
-        return self._add({"type": kind, "id": event.get("item_id")}, event.get("output_index"))
+    def _text_for(self, channel: Channel, event: dict[str, Any]) -> tuple[OpenItem | None, Text | None]:
+        """The text an event is about, announced now if it never was; (None, None) if it cannot be shown."""
+        item = self._items.find(event.get("output_index"), event.get("item_id"), channel.of)
+        if item is None and channel.place == "item":
+            if len(self._early) < _MAX_EARLY:
+                self._early.append(event)
+            return None, None
+        if item is None:
+            given = {"type": channel.of, "id": event.get("item_id")}
+            item = self._add({key: v for key, v in given.items() if isinstance(v, str)}, event.get("output_index"))
+            item.implied = True
+        if item.done is not None:
+            self.dropped += 1
+            return None, None
+        key = part_index(event, channel)
+        return item, item.texts.get((channel.name, key)) or self._open_text(item, channel, key)
 
     def _add(self, given: dict[str, Any], upstream_index: Any) -> OpenItem:
-        kind = str(given.get("type"))
-        call_id = self._call_id(kind, given)
-        item = OpenItem(self._mint(id_prefix(kind)), len(self._items), given, call_id)
-        if kind == "function_call":
-            given.setdefault("name", "")
-        self._items.append(item)
-        self._by_index[upstream_index if isinstance(upstream_index, int) else item.index] = item
-        if item.upstream_id:
-            self._by_id[item.upstream_id] = item
+        kind = given["type"]
+        if kind == "message":
+            given["role"] = "assistant"
+        if kind in ("function_call", "custom_tool_call") and not (
+            isinstance(given.get("name"), str) and given["name"]
+        ):
+            given["name"] = "unknown"  # so that the client can say that there is no such tool
+        item = OpenItem(
+            id=self._mint(id_prefix(kind)),
+            index=len(self.items),
+            upstream=given,
+            call_id=self._mint("call") if kind in CALL_TYPES else self._items.answered_by(given),
+            upstream_index=upstream_index if type(upstream_index) is int else None,
+            upstream_id=given["id"] if isinstance(given.get("id"), str) else None,
+        )
+        self._items.add(item)
         self._emit("response.output_item.added", {"output_index": item.index, "item": item.started()})
+        if kind in ITEM_CHANNEL:
+            early, self._early = self._early, []
+            for event in early:
+                channel = BY_DELTA.get(event["type"])
+                if channel is not None:
+                    self._delta(channel, event)
+                else:
+                    self._text_done(BY_DONE[event["type"]], event)
         return item
 
-    def _call_id(self, kind: str, given: dict[str, Any]) -> str | None:
-        """Ours for a call; for an output in the same response, that of the call it answers."""
-        if kind in CALL_TYPES:
-            return self._mint("call")
-        if kind in OUTPUT_TYPES:
-            for item in reversed(self._items):
-                if item.type in CALL_TYPES and item.upstream.get("call_id") == given.get("call_id"):
-                    return item.call_id
-        return None
-
-    def _open_text(self, item: OpenItem, channel: Channel, index: int) -> Text:
-        text = item.open_text(channel, index)
+    def _open_text(self, item: OpenItem, channel: Channel, key: int) -> Text:
+        text = item.open_text(channel, key)
         if channel.place != "item":
-            name = "content_part" if channel.place == "content" else "reasoning_summary_part"
-            self._emit(f"response.{name}.added", {**item.event_fields(text), "part": text.part()})
+            self._emit(f"response.{channel.part_name}.added", {**item.event_fields(text), "part": text.part()})
         return text
 
-    def _close_text(self, item: OpenItem, text: Text, given: Any, part: dict[str, Any] | None = None) -> None:
+    def _close_text(self, item: OpenItem, text: Text, given: Any = None) -> None:
         """End a text once: what `given` has beyond the deltas becomes one more delta; what was shown wins."""
         if text.closed:
             return
-        self._emit_delta(text, text.split.flush())
-        shown = text.split.text
-        whole = mend_text(given) if isinstance(given, str) else shown
-        if len(whole) > len(shown) and whole.startswith(shown):
-            self._emit_delta(text, text.split.add(whole[len(shown) :]))
-        if part is not None and text.channel.name == "output_text":
-            text.annotations = text.annotations or part.get("annotations") or []
-            text.logprobs = text.logprobs or part.get("logprobs") or []
+        self._emit_delta(text, text.split.finish(given if isinstance(given, str) else None))
         text.closed = True
         fields = item.event_fields(text)
         fields[text.channel.field] = text.split.text
         if text.channel.name == "output_text":
             fields["logprobs"] = text.logprobs
         if text.channel.name == "function_call_arguments":
-            fields["name"] = item.upstream.get("name", "")
+            fields["name"] = item.upstream["name"]
         self._emit(text.channel.done_type, fields)
-        if text.channel.place != "item":
-            name = "content_part" if text.channel.place == "content" else "reasoning_summary_part"
-            self._emit(f"response.{name}.done", {**item.event_fields(text), "part": text.part()})
 
-    def _finish(self, item: OpenItem, status: str, given: dict[str, Any] | None = None) -> None:
-        """Close every text of the item and the item itself."""
+    def _close_part(self, item: OpenItem, text: Text, part: dict[str, Any] | None = None) -> None:
+        """End a text and its part once, with what came with the part and not before."""
+        part = part or {}
+        if text.channel.name == "output_text" and not text.part_closed:
+            text.annotations = text.annotations or usable_annotations(part.get("annotations"))
+            text.logprobs = text.logprobs or usable_logprobs(part.get("logprobs"))
+        self._close_text(item, text, part.get(text.channel.field))
+        if text.channel.place != "item" and not text.part_closed:
+            text.part_closed = True
+            self._emit(f"response.{text.channel.part_name}.done", {**item.event_fields(text), "part": text.part()})
+
+    def _finish(self, item: OpenItem, status: Any, given: dict[str, Any] | None = None) -> None:
+        """Close every text of the item and the item itself. Without `given` it has what it was announced with."""
         if item.done is not None:
             return
-        if given is not None:
-            self._take_given(item, given)
+        self._take_given(item, item.upstream if given is None else given)
         for text in list(item.texts.values()):
-            self._close_text(item, text, None)
+            self._close_part(item, text)
         channel = ITEM_CHANNEL.get(item.type)
-        if channel is not None and ("item", 0) not in item.texts and channel.field != "code":
-            self._close_text(item, item.open_text(channel, 0), None)
-        if status not in ("completed", "incomplete", "failed"):
-            status = "completed"
+        if channel is not None and not item.texts and channel.field != "code":
+            self._close_text(item, item.open_text(channel, 0))
+        item.status = final_status(item.type, status)
         item.done = orjson.dumps(item.view(status))
         self._emit("response.output_item.done", {"output_index": item.index, "item": orjson.Fragment(item.done)})
 
     def _take_given(self, item: OpenItem, given: dict[str, Any]) -> None:
         """Merge the finished item of the upstream: texts it did not stream are streamed now."""
         channel = ITEM_CHANNEL.get(item.type)
-        if channel is not None and given.get(channel.field) is not None:
-            value = given[channel.field]
-            whole = value if isinstance(value, str) else orjson.dumps(value).decode()
-            text = item.texts.get(("item", 0)) or self._open_text(item, channel, 0)
-            self._close_text(item, text, whole)
+        value = given.get(channel.field) if channel is not None else None
+        if channel is not None and value not in (None, ""):
+            text = item.texts.get((channel.name, 0)) or self._open_text(item, channel, 0)
+            self._close_text(item, text, value if isinstance(value, str) else orjson.dumps(value).decode())
         if item.type in ("message", "reasoning"):
             for place in ("summary", "content"):
-                parts = given.get(place)
-                for index, part in enumerate(parts if isinstance(parts, list) else []):
-                    self._take_part(item, index, part)
-        item.upstream = {**item.upstream, **given}
-
-    def _take_part(self, item: OpenItem, index: int, part: Any) -> None:
-        channel = channel_of_part(part)
-        if channel is None:
-            return
-        text = item.texts.get((channel.place, index)) or self._open_text(item, channel, index)
-        self._close_text(item, text, part.get(channel.field), part)
+                for key, part_channel, part, known in item.streamed(place, given.get(place)):
+                    self._close_part(item, known or self._open_text(item, part_channel, key), part)
+        item.merge(given)
 
     def _emit(self, event_type: str, fields: dict[str, Any]) -> None:
         self._out.append(self._encode(event_type, fields))
 
     def _encode(self, event_type: str, fields: dict[str, Any]) -> bytes:
-        number = self.next_number
-        self.next_number = number + 1
-        return encode(event_type, number, fields)
+        """An event with the next number, which is used up only if the event could be encoded."""
+        event = encode(event_type, self.next_number, fields)
+        self.next_number += 1
+        return event

@@ -7,11 +7,11 @@ from typing import Any
 
 import orjson
 
-from antiphon.core.assembly.reading import SplitText, mend
-from antiphon.core.assembly.wire import BY_PART, ITEM_CHANNEL, Channel
+from antiphon.core.assembly.reading import SplitText
+from antiphon.core.assembly.wire import BY_PART, ITEM_CHANNEL, Channel, channel_of_part
 
 TextKey = tuple[str, int]
-"""(channel place, index): which text of an item."""
+"""(channel name, the upstream's index): which text of an item an event means."""
 
 CALL_TYPES = frozenset(
     {
@@ -28,12 +28,57 @@ CALL_TYPES = frozenset(
 OUTPUT_TYPES = frozenset(f"{kind}_output" for kind in CALL_TYPES)
 """Items that answer a call."""
 
-_TYPES_WITH_STATUS = CALL_TYPES | {"message", "reasoning", "web_search_call", "file_search_call", "mcp_call"}
+_TYPES_WITH_STATUS = (
+    CALL_TYPES | OUTPUT_TYPES | {"message", "reasoning", "web_search_call", "file_search_call"}
+) | {
+    "mcp_call",
+    "image_generation_call",
+    "code_interpreter_call",
+}
+
+_WITHOUT_START = frozenset({"apply_patch_call_output", "program_output"})
+"""Kinds whose status cannot be `in_progress`."""
+
+_ENDS_FAILED = frozenset(
+    {
+        "web_search_call",
+        "file_search_call",
+        "code_interpreter_call",
+        "image_generation_call",
+        "mcp_call",
+        "computer_call_output",
+        "apply_patch_call_output",
+    }
+)
+"""Kinds whose status may be `failed`."""
+
+_WITHOUT_INCOMPLETE = {
+    "apply_patch_call": "in_progress",
+    "apply_patch_call_output": "failed",
+    "image_generation_call": "failed",
+}
+"""Kinds that do not know `incomplete`, and what they say instead."""
+
+
+_IDENTITY: tuple[str, ...] = ("type", "name", "role", "server_label")
+"""Fields that stay as they were announced."""
+
+
+def final_status(kind: str, status: Any) -> str:
+    """The status of a finished item in the words its kind knows."""
+    if status == "failed" and kind not in _ENDS_FAILED and kind in _TYPES_WITH_STATUS:
+        status = "incomplete"
+    if status == "incomplete":
+        return _WITHOUT_INCOMPLETE.get(kind, "incomplete")
+    return "failed" if status == "failed" else "completed"
 
 
 @dataclass(slots=True)
 class Text:
-    """A streamed text: its channel, its pieces, and the prepared bytes around a delta."""
+    """A streamed text: its channel, its pieces, and the prepared bytes around a delta.
+
+    index: ours, dense among the parts of its place. closed: its done was sent. part_closed: its part's as well.
+    """
 
     channel: Channel
     index: int
@@ -41,6 +86,7 @@ class Text:
     head: bytes = b""
     middle: bytes = b""
     closed: bool = False
+    part_closed: bool = False
     annotations: list[Any] = field(default_factory=list)
     logprobs: list[Any] = field(default_factory=list)
 
@@ -57,36 +103,59 @@ class Text:
 class OpenItem:
     """An item: what the upstream called it, what we call it, and its texts so far.
 
-    upstream: the item as the upstream last gave it, with the upstream's ids. done: the finished item as
-    clients see it, encoded; None while it is open.
+    upstream: the item as the upstream last gave it, with the upstream's ids. upstream_index: the upstream's
+    `output_index`, None if it gave none. implied: announced by its first text, not by the upstream.
+    done: the finished item as clients see it, encoded; None while it is open. status: how it ended, empty
+    while it is open.
     """
 
     id: str
     index: int
     upstream: dict[str, Any]
     call_id: str | None
+    upstream_index: int | None = None
+    upstream_id: str | None = None
+    implied: bool = False
     texts: dict[TextKey, Text] = field(default_factory=dict)
     done: bytes | None = None
+    status: str = ""
 
     @property
     def type(self) -> str:
         return str(self.upstream.get("type"))
 
-    @property
-    def upstream_id(self) -> str | None:
-        value = self.upstream.get("id")
-        return value if isinstance(value, str) else None
-
-    def open_text(self, channel: Channel, index: int) -> Text:
-        """Start a text and prepare the bytes that surround each of its deltas."""
-        text = Text(channel, index)
-        fields: dict[str, Any] = {"item_id": self.id, "output_index": self.index}
-        if channel.place != "item":
-            fields[channel.index_key] = index
+    def open_text(self, channel: Channel, key: int) -> Text:
+        """Start a text and prepare the bytes that surround each of its deltas. key: the upstream's index of it."""
+        text = Text(channel, sum(other.channel.place == channel.place for other in self.texts.values()))
         text.head = b'{"type":"%b","sequence_number":' % channel.delta_type.encode()
-        text.middle = b"," + orjson.dumps(fields)[1:-1] + b',"delta":'
-        self.texts[(channel.place, index)] = text
+        text.middle = b"," + orjson.dumps(self.event_fields(text))[1:-1] + b',"delta":'
+        self.texts[(channel.name, key)] = text
         return text
+
+    def merge(self, given: dict[str, Any]) -> None:
+        """Take over the finished item of the upstream. What clients were shown of its identity stays."""
+        shown = {key: self.upstream[key] for key in _IDENTITY if key in self.upstream}
+        self.upstream = {**self.upstream, **given, **shown}
+
+    def streamed(self, place: str, given: Any) -> list[tuple[int, Channel, dict[str, Any], Text | None]]:
+        """The parts in the list `given` that stream: index, channel, part, and its text if it was streamed.
+
+        Some upstreams number the parts of their stream otherwise than those of the item.
+        """
+        parts = [
+            (key, channel_of_part(part), part) for key, part in enumerate(given if isinstance(given, list) else ())
+        ]
+        wanted = [
+            (key, c, part) for key, c, part in parts if c is not None and c.of == self.type and c.place == place
+        ]
+        taken = {(channel.name, key) for key, channel, _ in wanted}
+        free = [text for key, text in self.texts.items() if key not in taken]
+        found: list[tuple[int, Channel, dict[str, Any], Text | None]] = []
+        for key, channel, part in wanted:
+            text = self.texts.get((channel.name, key)) or next((t for t in free if t.channel is channel), None)
+            free = [other for other in free if other is not text]
+            found.append((key, channel, part, text))
+        return found
 
     def event_fields(self, text: Text) -> dict[str, Any]:
         """The fields that say which text of which item an event is about."""
@@ -98,7 +167,7 @@ class OpenItem:
     def started(self) -> dict[str, Any]:
         """The item as `output_item.added` shows it: no text yet."""
         item = self._ours(self.upstream)
-        if "status" in item or self.type in _TYPES_WITH_STATUS:
+        if self._has_status(item) and self.type not in _WITHOUT_START:
             item["status"] = "in_progress"
         if self.type == "message":
             item["content"] = []
@@ -110,41 +179,52 @@ class OpenItem:
             item[channel.field] = ""
         return item
 
-    def view(self, status: str) -> dict[str, Any]:
-        """The item as clients see it, with every text as streamed so far."""
-        return self._ours(self.as_upstream(status))
+    def view(self, status: Any) -> dict[str, Any]:
+        """The item as clients see it, with every text as streamed so far. status: as the upstream or we put it."""
+        status = final_status(self.type, status)
+        item = self.as_upstream(status)
+        if self._has_status(item):
+            item["status"] = status
+        return self._ours(item)
 
     def as_upstream(self, status: str) -> dict[str, Any]:
-        """The item as the upstream will get it back: its own ids, the texts that clients saw."""
+        """The item as the upstream will get it back: its own ids, the texts that clients saw.
+
+        Only what the upstream itself gives has a status there: some refuse one on items they sent without.
+        """
         item = dict(self.upstream)
-        if "status" in item or self.type in _TYPES_WITH_STATUS:
+        if "status" in item:
             item["status"] = status
+        if not (isinstance(item.get("id"), str) and item["id"]):
+            item.pop("id", None)
+        if self.call_id is not None and not (isinstance(item.get("call_id"), str) and item["call_id"]):
+            item["call_id"] = self.call_id
         if self.type == "message":
-            item["role"] = item.get("role") or "assistant"
-            item["content"] = self._parts("content", item.get("content"))
+            item["content"] = [*self._parts("content"), *self._silent_parts()]
         elif self.type == "reasoning":
-            item["summary"] = self._parts("summary", item.get("summary"))
-            content = self._parts("content", item.get("content"))
-            if content:
-                item["content"] = content
-            else:
-                item.pop("content", None)
+            item["summary"] = self._parts("summary")
+            item["content"] = self._parts("content")
+            if not item["content"]:
+                del item["content"]
         channel = ITEM_CHANNEL.get(self.type)
         if channel is not None:
-            text = self.texts.get(("item", 0))
+            text = self.texts.get((channel.name, 0))
             item[channel.field] = text.split.text if text else ""
         return item
 
-    def _parts(self, place: str, given: Any) -> list[Any]:
-        """Parts in order: streamed ones as streamed, kinds that do not stream as given."""
-        listed = given if isinstance(given, list) else []
-        parts: dict[int, Any] = {
-            i: mend(p) for i, p in enumerate(listed) if isinstance(p, dict) and p.get("type") not in BY_PART
-        }
-        for (where, index), text in self.texts.items():
-            if where == place:
-                parts[index] = text.part()
-        return [parts[index] for index in sorted(parts)]
+    def _has_status(self, item: dict[str, Any]) -> bool:
+        return "status" in item or self.type in _TYPES_WITH_STATUS
+
+    def _parts(self, place: str) -> list[dict[str, Any]]:
+        """Parts that were streamed, in the order in which they were announced."""
+        texts = [text for text in self.texts.values() if text.channel.place == place]
+        return [text.part() for text in sorted(texts, key=lambda text: text.index)]
+
+    def _silent_parts(self) -> list[dict[str, Any]]:
+        """Parts of kinds that do not stream, as given: behind the others, whose indices clients have seen."""
+        listed = self.upstream.get("content")
+        parts = [part for part in listed if isinstance(part, dict)] if isinstance(listed, list) else []
+        return [p for p in parts if isinstance(p.get("type"), str) and p["type"] and p["type"] not in BY_PART]
 
     def _ours(self, item: dict[str, Any]) -> dict[str, Any]:
         ours = {"id": self.id, **item}

@@ -41,11 +41,12 @@ def id_prefix(item_type: str) -> str:
 class Channel:
     """One kind of streamed text: its events, and where the text ends up.
 
-    place: `content` and `summary` are parts of the item, `item` is a field of it. field: name of the
-    whole text in the done event and in the part or item.
+    of: the type of the items that have it. place: `content` and `summary` are parts of the item, `item` is a
+    field of it. field: name of the whole text in the done event and in the part or item.
     """
 
     name: str
+    of: str
     field: str
     place: Literal["content", "summary", "item"]
     part_type: str = ""
@@ -59,35 +60,40 @@ class Channel:
         return f"response.{self.name}.done"
 
     @property
+    def part_name(self) -> str:
+        return "reasoning_summary_part" if self.place == "summary" else "content_part"
+
+    @property
     def index_key(self) -> str:
         return "summary_index" if self.place == "summary" else "content_index"
 
 
-OUTPUT_TEXT = Channel("output_text", "text", "content", "output_text")
-REFUSAL = Channel("refusal", "refusal", "content", "refusal")
-REASONING_TEXT = Channel("reasoning_text", "text", "content", "reasoning_text")
-SUMMARY_TEXT = Channel("reasoning_summary_text", "text", "summary", "summary_text")
-ARGUMENTS = Channel("function_call_arguments", "arguments", "item")
-CUSTOM_INPUT = Channel("custom_tool_call_input", "input", "item")
-MCP_ARGUMENTS = Channel("mcp_call_arguments", "arguments", "item")
-CODE = Channel("code_interpreter_call_code", "code", "item")
+OUTPUT_TEXT = Channel("output_text", "message", "text", "content", "output_text")
+REFUSAL = Channel("refusal", "message", "refusal", "content", "refusal")
+REASONING_TEXT = Channel("reasoning_text", "reasoning", "text", "content", "reasoning_text")
+SUMMARY_TEXT = Channel("reasoning_summary_text", "reasoning", "text", "summary", "summary_text")
+ARGUMENTS = Channel("function_call_arguments", "function_call", "arguments", "item")
+CUSTOM_INPUT = Channel("custom_tool_call_input", "custom_tool_call", "input", "item")
+MCP_ARGUMENTS = Channel("mcp_call_arguments", "mcp_call", "arguments", "item")
+CODE = Channel("code_interpreter_call_code", "code_interpreter_call", "code", "item")
 
 CHANNELS = (OUTPUT_TEXT, REFUSAL, REASONING_TEXT, SUMMARY_TEXT, ARGUMENTS, CUSTOM_INPUT, MCP_ARGUMENTS, CODE)
 BY_DELTA = {channel.delta_type: channel for channel in CHANNELS}
 BY_DONE = {channel.done_type: channel for channel in CHANNELS}
 BY_PART = {channel.part_type: channel for channel in CHANNELS if channel.part_type}
-ITEM_CHANNEL = {
-    "function_call": ARGUMENTS,
-    "custom_tool_call": CUSTOM_INPUT,
-    "mcp_call": MCP_ARGUMENTS,
-    "code_interpreter_call": CODE,
-}
+ITEM_CHANNEL = {channel.of: channel for channel in CHANNELS if channel.place == "item"}
 
 
 def channel_of_part(part: Any) -> Channel | None:
     """The channel that streams a content or summary part, None for parts that do not stream."""
     kind = part.get("type") if isinstance(part, dict) else None
     return BY_PART.get(kind) if isinstance(kind, str) else None
+
+
+def part_index(event: dict[str, Any], channel: Channel) -> int:
+    """The index an upstream gives the part an event is about; 0 where it gives none that can be used."""
+    index = event.get(channel.index_key) if channel.place != "item" else 0
+    return index if type(index) is int else 0
 
 
 PASS_THROUGH = frozenset(
@@ -125,6 +131,20 @@ PASS_THROUGH = frozenset(
     )
 )
 """Events of known types whose ids and indices are replaced and whose rest is kept."""
+
+UNSEEN = frozenset({"response.created", "response.in_progress", "response.queued", "keepalive"})
+"""Events that clients get from us, not from the upstream."""
+
+HIDDEN = ("type", "sequence_number", "item_id", "output_index", "obfuscation", "stream_id", "response_id")
+"""Fields of passed events that are the upstream's own."""
+
+NEEDED = {
+    "function_call": ("name",),
+    "custom_tool_call": ("name",),
+    "mcp_call": ("name", "server_label"),
+    "code_interpreter_call": ("container_id",),
+}
+"""Fields an item cannot be announced without, because they must not change later."""
 
 
 def encode(event_type: str, number: int, fields: dict[str, Any]) -> bytes:
