@@ -67,11 +67,11 @@ class Extension:
         given = frame.get("id")
         command_id = given if isinstance(given, str) and 1 <= len(given) <= 256 else None
         try:
-            if not self.said_hello and kind not in ("antiphon:hello", "antiphon:ping"):
-                raise RequestError("Say antiphon:hello first.", code="hello_required")
             handler = self._commands.get(kind)
             if handler is None:
                 raise RequestError(f"This server does not know {kind[:80]}.", code="unknown_command", param="type")
+            if not self.said_hello and kind not in ("antiphon:hello", "antiphon:ping"):
+                raise RequestError("Say antiphon:hello first.", code="hello_required")
             reply = await handler(_parse(frame))
         except AntiphonError as error:
             return self._refuse(command_id, error)
