@@ -49,7 +49,8 @@ def test_links_of_the_documents_lead_to_files_that_exist(path: Path) -> None:
 @pytest.mark.parametrize("path", DOCUMENTS, ids=lambda path: str(path.relative_to(ROOT)))
 def test_files_named_in_the_documents_exist(path: Path) -> None:
     named = re.findall(r"`((?:server|protocol|tests|bench|docs|examples)/[\w./-]+)`", path.read_text())
-    missing = [name for name in named if not (ROOT / name).exists()]
+    made = "bench/results/"  # written by a bench run, not kept
+    missing = [name for name in named if not (ROOT / name).exists() and not name.startswith(made)]
     assert not missing
 
 

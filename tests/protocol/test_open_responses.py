@@ -7,11 +7,11 @@ from typing import Any
 
 import pytest
 from jsonschema import ValidationError
-from tests.support.protocol_text import cases, server_frames
-from tests.support.schemas import open_responses_types, validate_open_responses, validate_own
 
 from antiphon_protocol.codes import CODES, INCOMPLETE_REASONS
 from antiphon_protocol.events import SERVER_EVENT_TYPES
+from tests.support.protocol_text import cases, server_frames
+from tests.support.schemas import open_responses_types, validate_open_responses, validate_own
 
 Frame = dict[str, Any]
 SHARED = [frame for frame in server_frames() if frame["type"] in open_responses_types()]

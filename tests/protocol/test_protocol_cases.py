@@ -6,10 +6,10 @@ from collections import defaultdict
 from typing import Any
 
 import pytest
-from tests.support.protocol_text import cases
-from tests.support.schemas import validate_own, validate_own_client, validate_own_schema
 
 from antiphon_protocol.events import LOG_EVENT_TYPES, TERMINAL_TYPES
+from tests.support.protocol_text import cases
+from tests.support.schemas import validate_own, validate_own_client, validate_own_schema
 
 CASES = cases()
 Frame = dict[str, Any]

@@ -7,10 +7,10 @@ from pathlib import Path
 
 import pytest
 from jsonschema import Draft202012Validator, ValidationError
-from tests.support.protocol_text import CLIENT_TYPES, frames
-from tests.support.schemas import validate_own_schema
 
 from antiphon_protocol.schema import FOLDER, UNIONS, drift, generate, main, write
+from tests.support.protocol_text import CLIENT_TYPES, frames
+from tests.support.schemas import validate_own_schema
 
 
 def test_the_files_have_no_drift() -> None:

@@ -7,8 +7,6 @@ from typing import Any
 
 import pytest
 from pydantic import BaseModel
-from tests.support.protocol_text import CLIENT_TYPES, Example, examples, frames, protocol_text
-from tests.support.schemas import validate_own, validate_own_client, validate_own_schema
 
 from antiphon_protocol import bodies, response, runstate
 from antiphon_protocol.codes import CODES, INCOMPLETE_REASONS
@@ -16,6 +14,8 @@ from antiphon_protocol.events import SERVER_EVENT_TYPES
 from antiphon_protocol.extension import COMMAND_TYPES, EXTENSION_EVENT_TYPES, RESERVED_COMMANDS
 from antiphon_protocol.requests import REQUEST_TYPES, CreateRequest
 from antiphon_protocol.tables import fill
+from tests.support.protocol_text import CLIENT_TYPES, Example, examples, frames, protocol_text
+from tests.support.schemas import validate_own, validate_own_client, validate_own_schema
 
 NAMED_MODELS: dict[str, type[BaseModel]] = {
     "CreateRequest": CreateRequest,

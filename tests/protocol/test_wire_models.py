@@ -11,8 +11,6 @@ from typing import Any, get_args
 import pytest
 from jsonschema import ValidationError as SchemaError
 from pydantic import BaseModel, TypeAdapter, ValidationError
-from tests.support.protocol_text import CLIENT_TYPES, frames, server_frames
-from tests.support.schemas import validate_own, validate_own_client, validate_own_schema
 
 from antiphon_protocol.events import LOG_EVENT_TYPES, SSE_EVENT_TYPES, LogEvent, server_event, sse_event
 from antiphon_protocol.extension import Attach, Ok, extension_command
@@ -20,6 +18,8 @@ from antiphon_protocol.items import ITEM_TYPES, Item, KnownItem
 from antiphon_protocol.requests import create_request
 from antiphon_protocol.runstate import RunState
 from antiphon_protocol.tools import Tool
+from tests.support.protocol_text import CLIENT_TYPES, frames, server_frames
+from tests.support.schemas import validate_own, validate_own_client, validate_own_schema
 
 VENDOR = json.loads((Path(__file__).parent / "vendor_types.json").read_text(encoding="utf-8"))
 BESIDE = {"error", "response.steer.accepted", "response.steer.pending", "response.steer.failed"}

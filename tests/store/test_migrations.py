@@ -40,7 +40,7 @@ def test_the_schema_is_the_one_the_tables_would_make_themselves(tmp_path: Path) 
             )
             found[name] = (columns, indexes)
         with engine.connect() as connection:
-            query = "SELECT name, sql FROM sqlite_master WHERE type = 'index' AND sql LIKE '%WHERE%'"
+            query = "SELECT name, sql FROM sqlite_master WHERE type = 'index' AND sql LIKE '%WHERE%' ORDER BY name"
             found["partial"] = [
                 (name, sql.upper().partition("WHERE")[2].strip().removeprefix("RESPONSES."))
                 for name, sql in connection.execute(sqlalchemy.text(query))

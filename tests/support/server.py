@@ -83,7 +83,17 @@ class ServerProcess:
 
     async def start(self, *flags: str) -> None:
         """Start it and wait until it listens."""
-        command = [sys.executable, "-m", "antiphon", "serve", "--port", "0", "--data-dir", str(self.data_dir), *flags]
+        command = [
+            sys.executable,
+            "-m",
+            "antiphon",
+            "serve",
+            "--port",
+            "0",
+            "--data-dir",
+            str(self.data_dir),
+            *flags,
+        ]
         with self.log.open("ab") as log:
             self._process = await asyncio.create_subprocess_exec(
                 *command, stdout=asyncio.subprocess.PIPE, stderr=log, env={**os.environ, **self._env}

@@ -166,6 +166,7 @@ class RunEnder:
             run_state=orjson.dumps(row),
             terminal_event=terminal,
             terminal_number=number,
+            http_status=outcome.http_status,
         )
 
     async def _decide(self, ending: Ending, run: Run) -> Verdict | None:

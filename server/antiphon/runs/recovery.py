@@ -21,6 +21,7 @@ from antiphon.store import records
 from antiphon.store.records import Ending
 from antiphon.store.responses import ResponseReader, StoredResponse
 from antiphon.store.writer import SqliteWriter
+from antiphon_protocol.codes import CODES
 
 log = structlog.get_logger(__name__)
 
@@ -97,6 +98,7 @@ class Recovery:
             run_state=orjson.dumps(state),
             terminal_event=terminal,
             terminal_number=number,
+            http_status=CODES["server_lost"].status,
         )
         await self._writer.submit(records.end(ending, [(row.id, number, number, terminal)]))
 

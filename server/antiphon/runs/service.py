@@ -107,7 +107,7 @@ class RunService:
         """
         if not principal.may_cancel(run.principal.id):
             raise RequestError("Only its creator or an operator may cancel this run.", code="forbidden")
-        log.info("run_cancel", response_id=run.id, by=principal.id, reason=reason)
+        log.info("run_cancel", response_id=run.id, by=principal.id, reason=reason[:200] if reason else None)
         return "accepted" if self._supervisor.stop(run, cancelled(principal.id)) else "already_terminal"
 
     async def cancel_by_id(self, response_id: str, principal: Principal, reason: str | None = None) -> str:

@@ -57,6 +57,7 @@ class Ending:
     run_state: bytes
     terminal_event: bytes
     terminal_number: int
+    http_status: int | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,7 +81,7 @@ VALUES (?, ?, ?, ?, ?, ?)
 _INSERT_CHUNK = "INSERT INTO journal (run_id, first, last, payload) VALUES (?, ?, ?, ?)"
 _END = """
 UPDATE responses SET status = ?, ended_at = ?, context_output = ?, open_calls = ?, response = ?, run_state = ?,
-    terminal_event = ?, terminal_number = ?
+    terminal_event = ?, terminal_number = ?, http_status = ?
 WHERE id = ? AND fence = ? AND terminal_event IS NULL
 """
 _WINNER = "SELECT terminal_event, terminal_number FROM responses WHERE id = ?"
@@ -142,6 +143,7 @@ def end(ending: Ending, chunks: Sequence[Chunk]) -> Callable[[sqlite3.Connection
                 ending.run_state,
                 ending.terminal_event,
                 ending.terminal_number,
+                ending.http_status,
                 ending.id,
                 ending.fence,
             ),
@@ -188,10 +190,11 @@ def expire(logs_ended_before: float, now: float, limit: int) -> Callable[[sqlite
 
     def work(connection: sqlite3.Connection) -> int:
         ids = connection.execute(
-            "SELECT DISTINCT r.id FROM responses r JOIN journal j ON j.run_id = r.id WHERE r.ended_at < ? LIMIT ?",
+            "SELECT id FROM responses WHERE log_expired = 0 AND ended_at < ? LIMIT ?",
             (logs_ended_before, limit),
         ).fetchall()
         connection.executemany("DELETE FROM journal WHERE run_id = ?", ids)
+        connection.executemany("UPDATE responses SET log_expired = 1 WHERE id = ?", ids)
         connection.execute("DELETE FROM idempotency WHERE expires_at < ?", (now,))
         return len(ids)
 

@@ -36,6 +36,7 @@ class StoredResponse:
     run_state: bytes
     terminal_event: bytes | None
     terminal_number: int | None
+    http_status: int | None
 
 
 _ROW = (
@@ -53,8 +54,12 @@ _ROW = (
     responses.c.run_state,
     responses.c.terminal_event,
     responses.c.terminal_number,
+    responses.c.http_status,
 )
 _LIVE = responses.c.deleted == 0
+_ROWS_AT_ONCE = 32
+"""Chunks fetched from the database in one step while reading a log."""
+
 _MAX_CHAIN = 10_000
 """Turns read for one chain; a bound for a broken database, not a limit anybody meets."""
 
@@ -119,25 +124,37 @@ class ResponseReader:
 
     async def events(self, run_id: str, after: int, max_bytes: int) -> tuple[int, list[bytes]]:
         """Events from the log: (number of the first, events), about `max_bytes` of them. ([], if none.)"""
-        query: sa.Select[Any] = (
-            sa.select(journal.c.first, journal.c.last, journal.c.payload)
-            .where(journal.c.run_id == run_id, journal.c.last > after)
-            .order_by(journal.c.first)
-            .limit(200)
+        # Chunks are found by their first number: the newest one that begins at or before the number wanted.
+        begin = sa.select(sa.func.max(journal.c.first)).where(
+            journal.c.run_id == run_id, journal.c.first <= after + 1
         )
+        query = (
+            sa.select(journal.c.first, journal.c.payload)
+            .where(journal.c.run_id == run_id, journal.c.first >= sa.func.coalesce(begin.scalar_subquery(), 0))
+            .order_by(journal.c.first)
+            .execution_options(yield_per=_ROWS_AT_ONCE)
+        )
+        return await asyncio.shield(asyncio.ensure_future(self._events(query, after, max_bytes)))
+
+    async def _events(self, query: sa.Select[Any], after: int, max_bytes: int) -> tuple[int, list[bytes]]:
         events: list[bytes] = []
-        size = 0
         start = after + 1
-        for first, last, payload in await self._all(query):
-            if not events:
-                start = max(first, after + 1)
-            elif first != start + len(events):
-                break
-            chunk = repaired(payload).split(b"\n")
-            events.extend(chunk[max(0, after + 1 - first) :])
-            size += len(payload)
-            if size >= max_bytes or last is None:
-                break
+        size = 0
+        try:
+            async with self._engine.connect() as connection:
+                async for first, payload in await connection.stream(query):
+                    chunk = repaired(payload).split(b"\n")
+                    new = chunk[max(0, after + 1 - first) :]
+                    if events and first != start + len(events):
+                        break
+                    if not events and new:
+                        start = max(first, after + 1)
+                    events.extend(new)
+                    size += len(payload)
+                    if size >= max_bytes:
+                        break
+        except sa.exc.SQLAlchemyError as error:
+            raise StorageError("The store did not give the data.") from error
         return start, events
 
     async def head(self, run_id: str) -> int:

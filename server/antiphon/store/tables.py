@@ -28,10 +28,12 @@ responses = Table(
     Column("run_state", LargeBinary, nullable=False, doc="RunState row, encoded"),
     Column("terminal_event", LargeBinary),
     Column("terminal_number", Integer),
+    Column("http_status", Integer, doc="what an HTTP create answers with; NULL: 200"),
     Column("deleted", Integer, nullable=False, server_default="0"),
+    Column("log_expired", Integer, nullable=False, server_default="0", doc="its journal rows are gone"),
 )
 Index("responses_unfinished", responses.c.id, sqlite_where=responses.c.terminal_event.is_(None))
-Index("responses_ended_at", responses.c.ended_at)
+Index("responses_log_kept", responses.c.ended_at, sqlite_where=responses.c.log_expired == 0)
 
 journal = Table(
     "journal",

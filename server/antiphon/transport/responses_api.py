@@ -15,7 +15,7 @@ from antiphon.core.cursor import BEFORE_FIRST, parse_event_id
 from antiphon.core.input_items import list_items, page
 from antiphon.core.principal import Principal
 from antiphon.core.run_state import Origin
-from antiphon.errors import AntiphonError, CursorError, RequestError
+from antiphon.errors import CursorError, RequestError
 from antiphon.runs.directory import Source, not_found
 from antiphon.runs.run import Create, Run
 from antiphon.runs.service import Started
@@ -130,7 +130,7 @@ class ResponsesApi:
         run = started.run
         if run is None:
             stored = await self._engine.directory.stored(started.response_id, _principal(request))
-            return Json(stored.response, status_code=_status_of(stored.status, stored.response))
+            return Json(stored.response, status_code=stored.http_status or 200)
         self._engine.supervisor.listened(run)
         done = asyncio.ensure_future(run.done.wait())
         gone = asyncio.ensure_future(_disconnected(request))
@@ -163,13 +163,6 @@ def _final(run: Run) -> Response:
         return Json(run.response())
     headers = dict(outcome.headers or {})
     return Json(run.response(), status_code=outcome.http_status or 500, headers=headers)
-
-
-def _status_of(status: str, response: bytes) -> int:
-    """The same for a run that ended earlier: what its code says, for the upstream's own status is not kept."""
-    if status != "failed":
-        return 200
-    return AntiphonError("", code=str(orjson.loads(response)["error"]["code"])).status
 
 
 def _principal(request: Request) -> Principal:

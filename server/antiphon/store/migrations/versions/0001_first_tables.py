@@ -31,10 +31,12 @@ def upgrade() -> None:
         sa.Column("run_state", sa.LargeBinary, nullable=False),
         sa.Column("terminal_event", sa.LargeBinary),
         sa.Column("terminal_number", sa.Integer),
+        sa.Column("http_status", sa.Integer),
         sa.Column("deleted", sa.Integer, nullable=False, server_default="0"),
+        sa.Column("log_expired", sa.Integer, nullable=False, server_default="0"),
     )
     op.create_index("responses_unfinished", "responses", ["id"], sqlite_where=sa.text("terminal_event IS NULL"))
-    op.create_index("responses_ended_at", "responses", ["ended_at"])
+    op.create_index("responses_log_kept", "responses", ["ended_at"], sqlite_where=sa.text("log_expired = 0"))
     op.create_table(
         "journal",
         sa.Column("chunk", sa.Integer, primary_key=True),
