@@ -68,10 +68,10 @@ $(STAMPS)/test: $(STAMPS)/serve
 	@$(BIN)/python -m pip install --quiet --disable-pip-version-check -c requirements.lock -e '.[test,dev]'
 	@touch $@
 
-$(STAMPS)/clients: tests/clients/requirements.txt
+$(STAMPS)/clients: tests/clients/requirements.txt tests/clients/requirements.lock
 	@mkdir -p $(STAMPS)
 	$(PYTHON) -m venv $(CLIENTS)
-	@$(CLIENTS)/bin/python -m pip install --quiet --disable-pip-version-check -r tests/clients/requirements.txt
+	@$(CLIENTS)/bin/python -m pip install --quiet --disable-pip-version-check -c tests/clients/requirements.lock -r tests/clients/requirements.txt
 	@touch $@
 
 $(STAMPS)/npm: tests/browser/package-lock.json tests/clients/node/package-lock.json
