@@ -9,7 +9,18 @@ from urllib.parse import urlsplit
 import httpx2
 import pytest
 
-from tests.session.play import connected, log_bytes, response_id, started, stub_settings, words, write_script
+from antiphon.journal.log import RunLog
+from antiphon.journal.sqlite import SqliteJournal
+from tests.session.play import (
+    connected,
+    log_bytes,
+    response_id,
+    started,
+    stub_settings,
+    until,
+    words,
+    write_script,
+)
 from tests.support.gap_checker import check_run
 from tests.support.http_client import read_sse
 from tests.support.relay import UP, Relay
@@ -62,6 +73,27 @@ async def test_a_socket_lost_right_after_the_create_leaves_a_key_that_works() ->
                 assert check_run(await again.collect_run()).text == "w0 w1 "
         said = [request.body["input"][-1]["content"] for request in stub.requests]
         assert said == [f"n {n}" for n in range(25)]
+
+
+async def test_a_socket_lost_while_its_create_is_being_stored_leaves_a_run_that_runs(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    flush, storing, go_on = SqliteJournal.flush, asyncio.Event(), asyncio.Event()
+
+    async def held(self: SqliteJournal, run_log: RunLog) -> None:
+        storing.set()
+        await go_on.wait()
+        await flush(self, run_log)
+
+    async with running_server() as server, connected(server.ws_url) as again:
+        monkeypatch.setattr(SqliteJournal, "flush", held)
+        async with ws_client(server.ws_url) as lost:
+            await lost.create(input="carried through", idempotency_key="k")
+            await asyncio.wait_for(storing.wait(), 5)
+            await lost.abort()
+        await until(lambda: len(server.app.hub) == 1, "the end of the lost socket")
+        go_on.set()
+        assert check_run(await again.run(input="carried through", idempotency_key="k")).text == "carried through"
 
 
 async def test_a_key_is_shared_by_the_header_and_the_frame_and_bound_to_the_body() -> None:
