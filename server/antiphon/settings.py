@@ -43,7 +43,7 @@ class JournalSettings(_Table):
         8 * MIB, gt=0, description="Events of a stored run kept in memory; older ones are read back."
     )
     memory_run_bytes: int = Field(
-        64 * MIB, gt=0, description="Log of one `store: false` run; beyond it the oldest events expire."
+        192 * MIB, gt=0, description="Log of one `store: false` run; beyond it the oldest events expire."
     )
 
 

@@ -50,6 +50,7 @@ WRONG: list[tuple[str, Any, str]] = [
     ("input", [{"id": 5, **MESSAGE}], "input[0].id"),
     ("input", [{"type": "function_call_output", "output": "x"}], "input[0].call_id"),
     ("input", [{"type": "function_call_output", "call_id": "", "output": "x"}], "input[0].call_id"),
+    ("input", [{"type": "function_call_output", "call_id": "c", "output": None}], "input[0].output"),
     ("input", [{"type": "function_call", "call_id": 5, "name": "f"}], "input[0].call_id"),
     ("input", [{"type": "hologram", "call_id": 5}], "input[0].call_id"),
     ("previous_response_id", 5, "previous_response_id"),

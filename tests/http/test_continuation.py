@@ -97,6 +97,7 @@ async def test_tool_outputs_that_miss_are_unknown_or_come_twice_are_refused_nami
             ("just talk", "tool_output_missing", one),
             ([output(one), output(two), output("call_x")], "tool_output_unknown", "call_x"),
             ([output(one), output(two), output(one)], "tool_output_duplicate", one),
+            ([output(one), {**output(two), "type": "custom_tool_call_output"}], "invalid_request", two),
         ):
             answer = await go_on(server, parent["id"], items, model=MODEL)
             assert code(answer) == (400, wanted) and named in error_of(answer)["message"]

@@ -135,6 +135,12 @@ async def test_twenty_megabytes_in_one_message_are_accepted_and_kept() -> None:
         assert again[-1]["response"]["usage"]["input_tokens"] >= 4
 
 
+async def test_twenty_megabytes_are_said_back_whole_also_where_nothing_is_stored() -> None:
+    async with running_server() as server, connected(server.ws_url) as client:
+        events = await client.run(input="x" * 20_000_000, store=False)
+        assert len(check_run(events).text) == 20_000_000
+
+
 async def test_a_message_in_many_fragments_is_one_message() -> None:
     async with running_server() as server, connected(server.ws_url) as client:
         whole_frame = json.dumps(

@@ -84,7 +84,7 @@ async def test_a_wrong_field_is_named(frame: dict[str, Any], param: str | None) 
         while refused.get("id") != "c9":
             refused = await client.recv()
         assert refused["code"] == "invalid_command"
-        assert refused["param"].split(".")[0] == param.split(".")[0]
+        assert refused["param"] == param
         assert (await client.command("antiphon:ping"))["type"] == "antiphon:pong"
 
 

@@ -52,6 +52,8 @@ def _configure_libraries(shared: list[Any], renderer: Any, level: int) -> None:
         )
     )
     logging.basicConfig(level=level, handlers=[handler], force=True)
+    # A client's broken frame is answered with 1007; it is no event of ours, and must not fill the log.
+    logging.getLogger("uvicorn.error").addFilter(lambda record: "Invalid UTF-8" not in record.getMessage())
     for noisy in ("uvicorn.error", "aiosqlite", "alembic", "asyncio", "websockets"):
         logging.getLogger(noisy).setLevel(max(level, logging.WARNING))
 

@@ -75,7 +75,8 @@ def _banner(settings: Settings, url: str) -> None:
     key = "any key" if not settings.auth_required else "one of your keys"
     models = "the built-in models" if not settings.upstreams else "your upstream and the built-in models"
     console.print(f"[bold]Antiphon {__version__}[/bold] answers with {models}.\n")
-    console.print(f"  Chat in the browser   {escape(url)}", soft_wrap=True)
+    chat = "only while authentication is off (127.0.0.1)" if settings.auth_required else url
+    console.print(f"  Chat in the browser   {escape(chat)}", soft_wrap=True)
     console.print(f"  OpenAI clients        base_url={escape(url)}/v1  api_key={escape(key)}", soft_wrap=True)
     console.print(f"  Data                  {escape(str(settings.data_path))}", soft_wrap=True)
     console.print("\n  Try it                model antiphon/demo or antiphon/echo\n")

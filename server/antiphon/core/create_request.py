@@ -22,6 +22,7 @@ from pydantic import (
 )
 
 from antiphon.core.assembly.item import CALL_TYPES, OUTPUT_TYPES
+from antiphon.core.faults import refusal
 from antiphon.errors import RequestError
 
 INCLUDES = frozenset(
@@ -147,7 +148,7 @@ def parse_create(raw: dict[str, Any]) -> CreateRequest:
     try:
         request = CreateRequest.model_validate(raw)
     except ValidationError as error:
-        raise _refusal(error, raw) from error
+        raise refusal(error, raw) from error
     for value in request.include or ():
         if value not in INCLUDES:
             raise RequestError(f"include does not know {value[:80]!r}.", param="include")
@@ -197,26 +198,39 @@ def _check_name(named: dict[str, Any], place: str) -> None:
         raise RequestError("This needs a name.", param=f"{place}.name")
 
 
+_TEXT_OUTPUTS = ("function_call_output", "custom_tool_call_output")
+
+
 def _check_items(items: list[dict[str, Any]]) -> None:
     for index, item in enumerate(items):
+        place = f"input[{index}]"
         kind = item.get("type", "message")
         if not isinstance(kind, str):
-            raise RequestError("An item's type is a string.", param=f"input[{index}].type")
-        if kind == "message" and not isinstance(item.get("role"), str):
-            raise RequestError("A message needs a role.", param=f"input[{index}].role")
-        if kind == "message" and not isinstance(item.get("content"), (str, list)):
-            raise RequestError(
-                "A message needs content: a string or a list of parts.", param=f"input[{index}].content"
-            )
+            raise RequestError("An item's type is a string.", param=f"{place}.type")
         if not isinstance(item.get("id"), (str, type(None))):
-            raise RequestError("An item's id is a string.", param=f"input[{index}].id")
-        if kind == "message" and isinstance(item["content"], list):
-            _check_parts(item["content"], f"input[{index}].content")
-        if kind in CALL_TYPES or (kind in OUTPUT_TYPES and kind != "local_shell_call_output"):
-            if not isinstance(item.get("call_id"), str) or not item["call_id"]:
-                raise RequestError("A call and its output need a call_id.", param=f"input[{index}].call_id")
-        elif not isinstance(item.get("call_id"), (str, type(None))):
-            raise RequestError("call_id is a string.", param=f"input[{index}].call_id")
+            raise RequestError("An item's id is a string.", param=f"{place}.id")
+        if kind == "message":
+            _check_message(item, place)
+        _check_call(kind, item, place)
+
+
+def _check_message(item: dict[str, Any], place: str) -> None:
+    if not isinstance(item.get("role"), str):
+        raise RequestError("A message needs a role.", param=f"{place}.role")
+    if not isinstance(item.get("content"), (str, list)):
+        raise RequestError("A message needs content: a string or a list of parts.", param=f"{place}.content")
+    if isinstance(item["content"], list):
+        _check_parts(item["content"], f"{place}.content")
+
+
+def _check_call(kind: str, item: dict[str, Any], place: str) -> None:
+    if kind in CALL_TYPES or (kind in OUTPUT_TYPES and kind != "local_shell_call_output"):
+        if not isinstance(item.get("call_id"), str) or not item["call_id"]:
+            raise RequestError("A call and its output need a call_id.", param=f"{place}.call_id")
+    elif not isinstance(item.get("call_id"), (str, type(None))):
+        raise RequestError("call_id is a string.", param=f"{place}.call_id")
+    if kind in _TEXT_OUTPUTS and not isinstance(item.get("output"), (str, list)):
+        raise RequestError("An output is a string or a list of parts.", param=f"{place}.output")
 
 
 def _check_parts(parts: list[Any], place: str) -> None:
@@ -225,38 +239,3 @@ def _check_parts(parts: list[Any], place: str) -> None:
             raise RequestError("A part is an object.", param=f"{place}[{index}]")
         if not isinstance(part.get("type"), str) or not part["type"]:
             raise RequestError("A part needs a type.", param=f"{place}[{index}].type")
-
-
-def _refusal(error: ValidationError, raw: dict[str, Any]) -> RequestError:
-    """The fault of the first field that has one, as a sentence with its place."""
-    faults = [
-        (_path(e["loc"], raw, e["type"] == "missing"), e)
-        for e in error.errors(include_url=False, include_input=False)
-    ]
-    # A union tells of each of its branches; the one that got deepest is the one that was meant.
-    path, first = max((f for f in faults if f[0][:1] == faults[0][0][:1]), key=lambda fault: len(fault[0]))
-    param = "".join(f"[{part}]" if isinstance(part, int) else f".{part[:80]}" for part in path).lstrip(".")
-    if first["type"] == "missing":
-        message = f"{param} is required."
-    elif first["type"] == "extra_forbidden":
-        message = f"{param} is not a field of the antiphon object."
-    elif first["type"] in ("model_type", "dict_type"):
-        message = f"{param}: should be an object."
-    else:
-        message = f"{param}: {first['msg'].removeprefix('Input ')[:200]}."
-    return RequestError(message, param=param or None)
-
-
-def _path(loc: tuple[int | str, ...], raw: Any, missing: bool) -> list[int | str]:
-    """The part of a place that leads through what the client sent: pydantic adds names of branches of unions."""
-    path: list[int | str] = []
-    node = raw
-    for number, part in enumerate(loc):
-        if isinstance(node, dict) and (part in node or (missing and number == len(loc) - 1)):
-            node = node.get(part)
-        elif isinstance(node, list) and isinstance(part, int):
-            node = node[part]
-        else:
-            continue
-        path.append(part)
-    return path

@@ -140,6 +140,10 @@ def _match(
             )
         answered[call_id] = None
         call = open_calls.get(call_id)
+        if call is not None and item["type"] != f"{call.type}_output":
+            raise RequestError(
+                f"Call {_names([call_id])} is a {call.type}; answer it with a {call.type}_output.", param="input"
+            )
         theirs = call.upstream_call_id if call else None
         if theirs is None:
             mapped.append(item)

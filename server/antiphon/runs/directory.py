@@ -19,6 +19,7 @@ from antiphon.runs.run import Run
 from antiphon.store.responses import ResponseReader, StoredResponse, turn_of_chain
 
 _TURNS_KEPT = 1024
+_TURNS_KEPT_BYTES = 64 * 1024 * 1024
 """Finished turns kept in memory, so that the next create of a chain does not read it back."""
 
 
@@ -40,6 +41,7 @@ class RunDirectory:
         self._journal = journal
         self._runs: dict[str, Run] = {}
         self._turns: OrderedDict[str, Turn] = OrderedDict()
+        self._turns_bytes = 0
 
     def add(self, run: Run) -> None:
         self._runs[run.id] = run
@@ -50,16 +52,31 @@ class RunDirectory:
 
     def forget_turn(self, response_id: str) -> None:
         """The response was deleted; neither it nor what came after it can be continued from memory."""
-        for known in [
-            i for i, turn in self._turns.items() if any(t.response_id == response_id for t in turn.chain())
-        ]:
-            del self._turns[known]
+        clean: set[str] = set()
+        gone = {response_id}
+        for turn in list(self._turns.values()):
+            path = []
+            for ancestor in turn.chain():
+                if ancestor.response_id in clean or ancestor.response_id in gone:
+                    break
+                path.append(ancestor.response_id)
+            follows = ancestor.response_id in gone
+            (gone if follows else clean).update(path)
+            if follows:
+                self._drop_turn(turn.response_id)
 
     def remember_turn(self, turn: Turn) -> None:
         """A stored response ended and can be continued."""
+        self._drop_turn(turn.response_id)
         self._turns[turn.response_id] = turn
-        if len(self._turns) > _TURNS_KEPT:
-            self._turns.popitem(last=False)
+        self._turns_bytes += _size(turn)
+        while len(self._turns) > _TURNS_KEPT or self._turns_bytes > _TURNS_KEPT_BYTES:
+            self._drop_turn(next(iter(self._turns)))
+
+    def _drop_turn(self, response_id: str) -> None:
+        turn = self._turns.pop(response_id, None)
+        if turn is not None:
+            self._turns_bytes -= _size(turn)
 
     def live(self, response_id: str, principal: Principal) -> Run | None:
         """The run, if it is in memory and this principal may see it."""
@@ -132,6 +149,10 @@ class RunDirectory:
         if turn is None or not _may_continue(principal, turn):
             return None
         return turn
+
+
+def _size(turn: Turn) -> int:
+    return len(turn.input) + len(turn.output)
 
 
 def may_see(principal: Principal, run: Run) -> bool:

@@ -13,6 +13,7 @@ from pydantic import ValidationError
 
 from antiphon import __version__
 from antiphon.core.attach import AttachPlan
+from antiphon.core.faults import refusal
 from antiphon.core.lanes import check_lane_name
 from antiphon.core.principal import Principal
 from antiphon.core.run_state import RunState
@@ -262,7 +263,4 @@ def _parse(frame: dict[str, Any]) -> wire.AnyCommand:
     try:
         return wire.extension_command.validate_python(frame)
     except ValidationError as error:
-        first = error.errors(include_url=False, include_input=False)[0]
-        names = [str(part) for part in first["loc"][1:]]
-        message = f"{'.'.join(names) or 'The command'}: {first['msg']}."
-        raise RequestError(message, code="invalid_command", param=".".join(names) or None) from error
+        raise refusal(error, frame, code="invalid_command") from error

@@ -188,6 +188,8 @@ class Turns:
             self._memory.remember(ticket.lane, run.turn)
         self._detach(ticket)
         self._hooks.finished(ticket)
+        # Both lead back to the ticket: a run's memory must not wait for the garbage collector.
+        ticket.attachment = ticket.run = None
         self._begin(self._lanes.finished(ticket))
 
     def _detach(self, ticket: Ticket) -> None:

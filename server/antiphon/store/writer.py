@@ -75,6 +75,7 @@ class SqliteWriter:
                 group, stopping = self._next_group()
                 if group:
                     self._deliver(self._commit(connection, group))
+                group = []  # what was written must not live on while this thread waits for more
         finally:
             connection.close()
 

@@ -136,7 +136,7 @@ def _check_content_type(scope: Scope, headers: Mapping[str, str]) -> None:
         return
     has_body = headers.get("content-length", "0") not in ("", "0") or "transfer-encoding" in headers
     kind = headers.get("content-type", "").partition(";")[0].strip().lower()
-    if has_body and kind != "application/json" and not kind.endswith("+json"):
+    if has_body and kind != "application/json":
         raise RequestError("Send the body as `Content-Type: application/json`.", code="unsupported_media_type")
 
 

@@ -180,7 +180,7 @@ def _idempotency_key(request: Request) -> str | None:
 def _cursor(request: Request) -> tuple[int, str | None]:
     """(after, epoch) from `starting_after` and `epoch`, or from `Last-Event-ID` where they are absent."""
     query = request.query_params
-    if "starting_after" not in query and "last-event-id" in request.headers:
+    if "starting_after" not in query and request.headers.get("last-event-id"):
         epoch, number = parse_event_id(request.headers["last-event-id"])
         return number, epoch
     given = query.get("starting_after")

@@ -64,21 +64,6 @@ class Assembler:
         self._early: list[dict[str, Any]] = []
         """Texts of calls that were not announced yet."""
         self._out: list[bytes] = []
-        self._handlers: dict[str, Callable[[dict[str, Any]], None]] = {
-            "response.output_item.added": self._item_added,
-            "response.output_item.done": self._item_done,
-            "response.content_part.added": self._part_added,
-            "response.content_part.done": self._part_done,
-            "response.reasoning_summary_part.added": self._part_added,
-            "response.reasoning_summary_part.done": self._part_done,
-            "response.output_text.annotation.added": self._annotation,
-            "response.completed": self._terminal,
-            "response.incomplete": self._terminal,
-            "response.failed": self._terminal,
-            "response.cancelled": self._terminal,
-            "antiphon.whole_response": self._whole_response,
-            "error": self._error,
-        }
 
     # Lifecycle events
 
@@ -136,9 +121,9 @@ class Assembler:
     # Upstream events
 
     def _other(self, kind: str, event: dict[str, Any]) -> None:
-        handler = self._handlers.get(kind)
+        handler = _HANDLERS.get(kind)
         if handler is not None:
-            handler(event)
+            handler(self, event)
         elif kind in BY_DONE:
             self._text_done(BY_DONE[kind], event)
         elif kind in PASS_THROUGH:
@@ -383,3 +368,21 @@ class Assembler:
         event = encode(event_type, self.next_number, fields)
         self.next_number += 1
         return event
+
+
+# Of the class, not of its objects: bound methods would tie each run into a cycle that only the collector ends.
+_HANDLERS: dict[str, Callable[[Assembler, dict[str, Any]], None]] = {
+    "response.output_item.added": Assembler._item_added,
+    "response.output_item.done": Assembler._item_done,
+    "response.content_part.added": Assembler._part_added,
+    "response.content_part.done": Assembler._part_done,
+    "response.reasoning_summary_part.added": Assembler._part_added,
+    "response.reasoning_summary_part.done": Assembler._part_done,
+    "response.output_text.annotation.added": Assembler._annotation,
+    "response.completed": Assembler._terminal,
+    "response.incomplete": Assembler._terminal,
+    "response.failed": Assembler._terminal,
+    "response.cancelled": Assembler._terminal,
+    "antiphon.whole_response": Assembler._whole_response,
+    "error": Assembler._error,
+}
