@@ -48,7 +48,9 @@ export const basics = {
     const [first, second] = await tab.turns();
     assert.equal(second.previousResponseId, first.responseId);
     assert.equal((await tab.response()).previous_response_id, first.responseId);
-    assert.ok((await tab.answers()).at(-1).includes(given), 'the answer speaks of the result');
+    const answer = (await tab.answers()).at(-1);
+    const { local_time, timezone } = JSON.parse(given);
+    assert.ok(answer.includes(`the local time is ${local_time} and the timezone is ${timezone}.`), answer);
     tab.assertClean();
   },
 
@@ -141,6 +143,28 @@ export const basics = {
     assert.equal((await place()).scrollTop, scrollTop);
     await tab.page.click('#latest');
     assert.ok((await place()).isAtEnd);
+    tab.assertClean();
+  },
+
+  async an_empty_page_is_read_from_its_top({ tab, url }) {
+    await tab.page.setViewportSize({ width: 320, height: 400 });
+    await tab.open(url, { model: 'antiphon/echo' });
+    const place = () => tab.page.$eval('#scroller', (it) => [it.scrollTop, it.scrollHeight > it.clientHeight]);
+    assert.deepEqual(await place(), [0, true]);
+    assert.ok(await tab.page.isHidden('#latest'));
+    assert.equal(await tab.page.$eval('.recent', (it) => getComputedStyle(it).display), 'none');
+    assert.equal(await tab.page.$eval('.field', (it) => getComputedStyle(it).boxShadow), 'none', 'no ring unasked');
+    const group = '#model > optgroup[label="Test scenarios"]:last-child > option';
+    assert.ok((await tab.page.$$eval(group, (all) => all.map(({ value }) => value))).includes(SLOW));
+    assert.equal(await tab.page.locator('#model > option[value^="antiphon/script:"]').count(), 0);
+    await tab.send('word '.repeat(300));
+    await tab.done();
+    assert.notEqual(await tab.page.$eval('.recent', (it) => getComputedStyle(it).display), 'none');
+    assert.notEqual(await tab.page.$eval('.field', (it) => getComputedStyle(it).boxShadow), 'none');
+    assert.ok((await place())[0] > 0);
+    await tab.page.evaluate(() => document.querySelector('#new').click());
+    await tab.until(() => !document.querySelector('#empty').hidden);
+    assert.deepEqual(await place(), [0, true]);
     tab.assertClean();
   },
 

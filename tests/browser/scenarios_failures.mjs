@@ -84,7 +84,8 @@ export const failures = {
     await tab.page.goto(url);
     await tab.says('#banner', 'This server asks for an API key');
     await tab.says('#connection', 'Key needed');
-    assert.ok(await tab.page.isDisabled('#draft'));
+    for (const control of await tab.page.locator('#draft, #send, #suggestions button').all())
+      assert.ok(await control.isDisabled());
     tab.assertClean(/401/);
   },
 };

@@ -114,6 +114,7 @@ SCENARIOS = [
     "keys_send_break_lines_and_keep_a_draft",
     "what_a_model_writes_stays_text",
     "somebody_who_reads_further_up_is_left_there",
+    "an_empty_page_is_read_from_its_top",
     "it_fits_a_small_phone_and_every_control_has_a_name",
     "text_has_enough_contrast_in_both_schemes",
     "a_reload_in_mid_answer_shows_the_whole_answer_once",

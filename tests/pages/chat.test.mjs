@@ -106,6 +106,25 @@ test('a second tab leaves the answer of a call to the tab that asked, unless tha
   assert.equal(second.creates().length, 1);
 });
 
+test('while a call waits for another tab a person can stop, and then it is not answered here', () => {
+  const area = memoryArea();
+  const clock = new Clock();
+  const first = aTab({ area, clock });
+  first.chat.send('What time is it?');
+  first.play(callRun('resp_1', 'call_1').slice(0, -1));
+  first.chat.flush();
+  const second = aTab({ area, clock, me: 'tab2' });
+  second.chat.open(first.chat.current.id);
+  const attach = second.connection.last('antiphon:attach');
+  second.runs.onFrame({ type: 'antiphon:attached', id: attach.id, stream_id: 'att.1', mode: 'replay', epoch: 'e1' });
+  second.play(callRun('resp_1', 'call_1').slice(-1), 'att.1');
+  assert.ok(second.chat.isBusy(second.chat.current));
+  second.chat.stop();
+  assert.ok(!second.chat.isBusy(second.chat.current));
+  clock.pass(3_000);
+  assert.equal(second.creates().length, 0);
+});
+
 test('what another tab asks appears here and is followed as soon as it has a run', () => {
   const area = memoryArea();
   const first = aTab({ area });
@@ -193,6 +212,7 @@ test('a model that calls without end is paused after eight rounds and goes on wh
   for (let round = 0; creates().length === round + 1; round += 1) play(callRun(`resp_${round}`, `call_${round}`));
   assert.equal(creates().length, 9);
   assert.ok(chat.isPaused(chat.current));
+  assert.ok(!chat.isBusy(chat.current), 'a person may write instead');
   chat.answerCalls(lastTurn(chat.current));
   assert.equal(creates().length, 10);
 });

@@ -234,6 +234,45 @@ async def test_demo_follows_a_forced_choice_and_a_forbidden_one() -> None:
     assert "`one`" in text_in(forbidden)
 
 
+@pytest.mark.parametrize("question", ["What time is it?", "What time is it? ", "What time is it?!"])
+async def test_demo_repeats_a_question_without_its_last_mark(question: str) -> None:
+    for tools in ([], [function()]):
+        text = text_in(await events_of(demo(), body(question, tools=tools)))
+        assert "What time is it. " in text
+
+
+@pytest.mark.parametrize(
+    ("given", "told"),
+    [
+        ('{"local_time":"noon","utc":true}', "the local time is noon and the utc is true."),
+        ('{"a":1,"b":null,"c":"x"}', "the a is 1, the b is null and the c is x."),
+        ('{"error":"not there"}', "the error is not there."),
+        ('{"a":{"b":1}}', '{"a":{"b":1}}'),
+        ("{}", "{}"),
+        ("[1]", "[1]"),
+        ("7", "7"),
+        ("{oops", "{oops"),
+    ],
+)
+async def test_demo_tells_a_small_object_in_words(given: str, told: str) -> None:
+    text = text_in(await events_of(demo(), body([user("x"), output(given)])))
+    assert f"It says: {told}\n" in text
+
+
+async def test_demo_writes_at_length_when_asked_and_calls_no_tool() -> None:
+    clock = FastClock()
+    asked = body("Write a long answer.", tools=[function()])
+    events = await events_of(DemoUpstream(clock, 30, clock.sleep), asked)
+    assert calls_of(events) == []
+    assert text_in(events).count("\n\n") >= 3
+    assert 8 < clock.at - 1000 < 15
+    forced = {"type": "function", "name": "get_weather"}
+    for rest in ({"tool_choice": forced}, {"tool_choice": "required"}):
+        asked = body("Write a long answer.", tools=[function()], **rest)
+        assert len(calls_of(await events_of(demo(), asked))) == 1
+    assert calls_of(await events_of(demo(), body("How long is it?", tools=[function()])))
+
+
 @pytest.mark.parametrize("kind", ["function_call_output", "custom_tool_call_output"])
 async def test_demo_answers_with_what_the_tools_gave(kind: str) -> None:
     parts = [{"type": "input_text", "text": "22 degrees"}]
@@ -279,6 +318,20 @@ def test_example_arguments_are_valid_for_the_schema(schema: dict[str, Any]) -> N
 def test_a_schema_that_refers_to_itself_comes_to_an_end() -> None:
     loop = {"$ref": "#/$defs/T", "$defs": {"T": {"type": "object", "properties": {"t": {"$ref": "#/$defs/T"}}}}}
     assert isinstance(example(loop, ""), dict)
+
+
+@pytest.mark.parametrize(
+    ("name", "words", "value"),
+    [
+        ("city", "What is the weather in Oslo?", "Oslo"),
+        ("location", "How is it in New York, please?", "New York"),
+        ("city", "Hello. What may I expect of the weather?", "Paris"),
+        ("city", "Oslo weather", "Paris"),
+        ("cmd", "Please say Hello", "echo hello"),
+    ],
+)
+def test_a_name_in_the_question_goes_before_the_fixed_example(name: str, words: str, value: str) -> None:
+    assert example(one(name, {"type": "string"}), words) == {name: value}
 
 
 @pytest.mark.parametrize("schema", [None, "text", [], {"type": "object", "properties": []}])

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import re
 from collections.abc import AsyncIterator, Iterator, Sequence
 from typing import Any
 
@@ -26,6 +27,32 @@ _CHAT = (
 _NO_CALL = "I was told not to call a tool, so I only say that `{tool}` is there. "
 _CALL = "You said: {heard}. Let me ask your tool `{tool}` about it. "
 _RESULT = "Thank you, the tool has answered. It says: {result}\nThat is all a demo needs to know."
+_LONG = """You asked for a long answer, so here is one. It takes about ten seconds, and nothing in it is \
+urgent. Reload the page, close the tab or switch off the network whenever you like: the text goes on without \
+you.
+
+When your question arrived, the server made a run of it and sent the run to a model. The run belongs to the \
+server. Your connection only watches it, the way a reader follows a news ticker: whoever looks away misses \
+nothing, because what was printed stays printed. Every event of the run has a number, the first one zero, and \
+the numbers have no holes.
+
+Now suppose that the connection drops in the middle of this sentence. The model does not notice, and the \
+server keeps what it writes. Your page notices, waits a moment, and connects again. Then it names the run and \
+the number of the last event it has seen, and the server sends everything after that number, first what was \
+missed and then what is new. No word is lost, and no word comes twice.
+
+A reload is the same thing in a harsher form. The page forgets all that it had in memory, but it has written \
+down in your browser which run it was following and how far it had come. That is enough to go on. A second tab \
+can do the same at the same time, and so can a program on another machine: all of them see the same events in \
+the same order.
+
+Stopping is the one thing that does not happen by itself. An answer ends when the model has finished, when a \
+limit is reached, or when somebody presses Stop; a lost connection is none of these. If you have not tried it \
+yet, there is still a moment left to reload. And if you did, you are reading the proof: this is the last \
+sentence, and it is here."""
+
+_ASKS_FOR_LENGTH = re.compile(r"(?<!\bhow )\blong\b", re.IGNORECASE)
+_FEW_FIELDS = 6
 
 
 class DemoUpstream:
@@ -61,14 +88,34 @@ class DemoUpstream:
 def _plan(prompt: Prompt) -> tuple[str, dict[str, Any] | None]:
     """What to say, and the tool to call after it."""
     if prompt.outputs:
-        return _RESULT.format(result="; ".join(prompt.outputs)), None
-    heard = " ".join(prompt.user_text.split())[:200]
+        return _RESULT.format(result="; ".join(map(_told, prompt.outputs))), None
+    if _ASKS_FOR_LENGTH.search(prompt.user_text) and prompt.tool_choice in ("auto", "none", None):
+        return _LONG, None
+    heard = " ".join(prompt.user_text.split())[:200].rstrip(".?! ")
     tool = _chosen_tool(prompt)
     if tool is None:
         return _CHAT.format(heard=f"I heard: {heard}. " if heard else ""), None
     if prompt.tool_choice == "none":
         return _NO_CALL.format(tool=tool["name"]) + _CHAT.format(heard=""), None
     return _CALL.format(heard=heard or "nothing", tool=tool["name"]), tool
+
+
+def _told(output: str) -> str:
+    """A tool's output as it can stand in a sentence: an object of few plain fields in words, all else as it is."""
+    try:
+        fields = orjson.loads(output)
+    except orjson.JSONDecodeError:
+        return output
+    if not isinstance(fields, dict) or not 0 < len(fields) <= _FEW_FIELDS:
+        return output
+    if any(isinstance(value, (dict, list)) for value in fields.values()):
+        return output
+    *others, last = [f"the {name.replace('_', ' ')} is {_plain(value)}" for name, value in fields.items()]
+    return f"{', '.join(others)} and {last}." if others else f"{last}."
+
+
+def _plain(value: Any) -> str:
+    return value if isinstance(value, str) else orjson.dumps(value).decode()
 
 
 def _chosen_tool(prompt: Prompt) -> dict[str, Any] | None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from typing import Any
 
 _MAX_DEPTH = 6
@@ -24,6 +25,11 @@ _BY_NAME = {
     "unit": "celsius",
     "date": "2030-01-01",
 }
+_NAMES_OF_THE_WORLD = {"city", "location", "place", "country", "name"}
+"""Arguments that a name in the question fits better than the fixed example."""
+_CAPITAL = r"[A-ZÀ-ÖØ-Þ][\w-]+"
+_NAMED = re.compile(rf"(?<=[^\s.?!:]\s){_CAPITAL}(?: {_CAPITAL})*")
+"""Capitalised words that do not begin a sentence."""
 _BY_FORMAT = {
     "date": "2030-01-01",
     "date-time": "2030-01-01T12:00:00Z",
@@ -49,6 +55,7 @@ class _Maker:
     def __init__(self, root: dict[str, Any], words: str) -> None:
         self._root = root
         self._words = words
+        self._named = _NAMED.search(words)
 
     def make(self, schema: Any, name: str, depth: int) -> Any:
         if not isinstance(schema, dict) or depth > _MAX_DEPTH:
@@ -108,7 +115,12 @@ class _Maker:
         return {key: self.make(properties.get(key, {}), key, depth + 1) for key in wanted}
 
     def _text(self, schema: dict[str, Any], name: str) -> str:
-        known = _BY_FORMAT.get(str(schema.get("format"))) or _BY_NAME.get(name.lower())
+        known = _BY_FORMAT.get(str(schema.get("format"))) or self._known(name.lower())
         text = known or self._words.strip() or "hello"
         least, most = int(schema.get("minLength", 0)), int(schema.get("maxLength", 200))
         return text.ljust(least, ".")[:most]
+
+    def _known(self, name: str) -> str | None:
+        if self._named and name in _NAMES_OF_THE_WORLD:
+            return self._named[0]
+        return _BY_NAME.get(name)

@@ -35,6 +35,7 @@ export class Chat {
   /** @type {Map<string, Conversation>} */ #loaded = new Map();
   /** @type {Map<Turn, Conversation>} */ #dirty = new Map();
   #saving = false;
+  /** Turns whose calls a person does not want answered. @type {Set<string>} */ #leftOpen = new Set();
 
   /**
    * @param {import('./storage.js').Storage} storage
@@ -93,6 +94,10 @@ export class Chat {
   stop() {
     const running = this.current.turns.find((turn) => !isOver(turn));
     if (running) this.runs.stop(running);
+    else if (this.isBusy(this.current)) {
+      this.#leftOpen.add(String(lastTurn(this.current)?.key));
+      this.owner.onChange();
+    }
   }
 
   /** @param {Turn} turn */
@@ -135,6 +140,13 @@ export class Chat {
   isRunning(id) {
     const conversation = this.#loaded.get(id);
     return conversation !== undefined && isBusy(conversation);
+  }
+
+  /** A run goes on, or its calls are about to be answered by this tab or another. @param {Conversation} conversation */
+  isBusy(conversation) {
+    const last = lastTurn(conversation);
+    const isOpen = last?.status === 'completed' && openCalls(last).length > 0 && !this.#leftOpen.has(last.key);
+    return isBusy(conversation) || (isOpen && !this.isPaused(conversation));
   }
 
   /** The page's tools were called so often in a row that a person should look. @param {Conversation} conversation */
@@ -180,7 +192,7 @@ export class Chat {
     if (turn.status !== 'completed' || !openCalls(turn).length) return;
     if (this.isPaused(conversation)) return;
     if (turn.owner === this.owner.me) this.answerCalls(turn);
-    else this.owner.later(() => this.answerCalls(turn), OTHER_TAB_MS);
+    else this.owner.later(() => this.#leftOpen.has(turn.key) || this.answerCalls(turn), OTHER_TAB_MS);
   }
 
   /** @param {Turn} turn */

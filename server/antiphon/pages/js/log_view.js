@@ -36,7 +36,9 @@ export class LogView {
   update(conversation) {
     const turns = liveTurns(conversation);
     const results = resultsByCall(conversation);
-    this.parts.empty.hidden = turns.length > 0;
+    const { empty, scroller } = this.parts;
+    const isEmptied = empty.hidden && !turns.length;
+    empty.hidden = turns.length > 0;
     for (const [index, turn] of turns.entries()) {
       if (this.#views[index]?.turn !== turn) this.#replace(index, new TurnView(turn, this.actions));
       const isLast = index === turns.length - 1;
@@ -44,6 +46,7 @@ export class LogView {
       this.#views[index].update({ results, isLast, mayGoOn, answer: answerUpTo(turns, index) });
     }
     for (const view of this.#views.splice(turns.length)) view.element.remove();
+    if (isEmptied) scroller.scrollTop = 0;
     this.#keepUp();
   }
 
@@ -60,9 +63,10 @@ export class LogView {
   }
 
   #keepUp() {
-    const { scroller } = this.parts;
-    if (this.#follows) scroller.scrollTop = scroller.scrollHeight;
-    this.parts.latest.hidden = this.#follows;
+    const { scroller, latest } = this.parts;
+    // An empty page is read from its top.
+    if (this.#follows && this.#views.length) scroller.scrollTop = scroller.scrollHeight;
+    latest.hidden = this.#follows || !this.#views.length;
   }
 
   /** Going up means reading; only arriving at the end means following again. */
@@ -79,7 +83,7 @@ export class LogView {
   #follow(follows) {
     const { scrollHeight, clientHeight } = this.parts.scroller;
     this.#follows = follows || scrollHeight <= clientHeight;
-    this.parts.latest.hidden = this.#follows;
+    this.parts.latest.hidden = this.#follows || !this.#views.length;
   }
 }
 

@@ -3,7 +3,7 @@ import { fetchModels, fetchResponse } from './api.js';
 import { Chat } from './chat.js';
 import { Composer } from './composer.js';
 import { Connection } from './connection.js';
-import { answerText, isBusy } from './conversation.js';
+import { answerText } from './conversation.js';
 import { byId, el } from './dom.js';
 import { ListView } from './list_view.js';
 import { LogView } from './log_view.js';
@@ -174,7 +174,7 @@ function draw() {
     document.title = chat.current.title ? `${chat.current.title} · Antiphon` : 'Antiphon';
     shell.update(state, navigator.onLine, chat.current, now());
     log.update(chat.current);
-    composer.update({ isBusy: isBusy(chat.current), isUsable: state.phase !== 'locked' });
+    composer.update({ isBusy: chat.isBusy(chat.current), isUsable: state.phase !== 'locked' });
     for (const button of suggestions.querySelectorAll('button')) button.disabled = state.phase === 'locked';
     if (state.phase === 'waiting') later(draw, 250);
   });
@@ -188,6 +188,8 @@ function onKey(event) {
 }
 
 function listen() {
+  for (const kind of ['keydown', 'pointerdown'])
+    document.addEventListener(kind, () => byId('field', HTMLElement).classList.remove('is-quiet'), { once: true });
   byId('new', HTMLElement).addEventListener('click', startNew);
   document.addEventListener('keydown', onKey);
   window.addEventListener('online', () => connection.wake());

@@ -2,6 +2,7 @@
 import { el } from './dom.js';
 
 export const DEFAULT_MODEL = 'antiphon/demo';
+const SCENARIO = 'antiphon/script:';
 
 export class ModelPicker {
   /** @type {string[]} */ #offered = [];
@@ -27,11 +28,11 @@ export class ModelPicker {
   show(model) {
     const isKnown = !this.isFilled || this.#offered.includes(model);
     const names = this.#offered.includes(model) ? this.#offered : [model, ...this.#offered];
-    this.select.replaceChildren(
-      ...names.map((name) =>
-        el('option', { value: name }, name === model && !isKnown ? `${name} (not offered)` : name),
-      ),
-    );
+    const options = (/** @type {string[]} */ some) =>
+      some.map((name) => el('option', { value: name }, name === model && !isKnown ? `${name} (not offered)` : name));
+    const scenarios = names.filter((name) => name.startsWith(SCENARIO));
+    this.select.replaceChildren(...options(names.filter((name) => !name.startsWith(SCENARIO))));
+    if (scenarios.length) this.select.append(el('optgroup', { label: 'Test scenarios' }, ...options(scenarios)));
     this.select.value = model;
   }
 
