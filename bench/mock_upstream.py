@@ -345,9 +345,7 @@ class UpstreamConnection(asyncio.Protocol):
 
 async def serve(port: int) -> None:
     """Listen on loopback, say where, and serve until ended."""
-    server = await asyncio.get_running_loop().create_server(
-        UpstreamConnection, "127.0.0.1", port, backlog=4096
-    )
+    server = await asyncio.get_running_loop().create_server(UpstreamConnection, "127.0.0.1", port, backlog=4096)
     print(f"mock upstream on http://127.0.0.1:{server.sockets[0].getsockname()[1]}", flush=True)
     gc.freeze()
     gc.disable()

@@ -191,14 +191,10 @@ def parse_args() -> argparse.Namespace:
     parser.add_argument("--repeats", type=int, help="default 3; 1 with --quick and --smoke")
     parser.add_argument("--only", help="comma-separated keys of measures, see --list")
     parser.add_argument("--list", action="store_true", help="list the measures and end")
-    parser.add_argument(
-        "--servers", help="comma-separated: antiphon, agentic-server (default: both if found)"
-    )
+    parser.add_argument("--servers", help="comma-separated: antiphon, agentic-server (default: both if found)")
     parser.add_argument("--antiphon", type=Path, help="path of our command")
     parser.add_argument("--agentic-server", type=Path, help="path of the gateway's binary")
-    parser.add_argument(
-        "--set", action="append", default=[], metavar="NAME=VALUE", help="environment for ours"
-    )
+    parser.add_argument("--set", action="append", default=[], metavar="NAME=VALUE", help="environment for ours")
     parser.add_argument("--no-pin", dest="pin", action="store_false", help="leave the cores to the kernel")
     parser.add_argument(
         "--wait-quiet-s", type=float, default=0.0, help="before each measure, wait so long for others to end"

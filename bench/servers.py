@@ -52,9 +52,7 @@ class Antiphon:
         process = Process(command, home / "antiphon.log", cores=cores, env=env)
         try:
             not_upstream = re.escape(urlsplit(upstream_url).netloc)
-            url = process.wait_for_output(
-                rf"(http://(?!{not_upstream}\b)[\w.]+:\d{{2,5}})\b", START_TIMEOUT_S
-            )
+            url = process.wait_for_output(rf"(http://(?!{not_upstream}\b)[\w.]+:\d{{2,5}})\b", START_TIMEOUT_S)
             process.wait_for_port(urlsplit(url).port or 0, START_TIMEOUT_S)
         except BaseException:
             process.stop()
