@@ -108,9 +108,12 @@ class StorageError(AntiphonError):
 
 
 class Draining(AntiphonError):
-    """The server is shutting down and takes no new work."""
+    """The server is shutting down and takes no new work; elsewhere, or in a moment here, it is welcome."""
 
     default_code = "server_draining"
+
+    def __init__(self, message: str) -> None:
+        super().__init__(message, headers={"retry-after": "2"})
 
 
 class StartupError(AntiphonError):

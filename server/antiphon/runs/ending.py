@@ -100,7 +100,7 @@ class RunEnder:
         """A warm-up is in no feed, but who attaches to it is told the truth."""
         run.state.usage = outcome.usage
         run.state.head = run.log.head
-        run.state.terminal = {"status": outcome.status, "code": outcome.code, "by": outcome.by}
+        run.state.terminal = outcome.summary
         run.state.expires_at = self._expires_at(run)
         run.state.to(outcome.status, self._clock.now())
 
@@ -121,7 +121,7 @@ class RunEnder:
             head=run.log.head,
             open_calls=open_calls,
             current_tool=None,
-            terminal={"status": outcome.status, "code": outcome.code, "by": outcome.by},
+            terminal=outcome.summary,
             expires_at=self._expires_at(run),
         )
 
@@ -144,7 +144,7 @@ class RunEnder:
             "usage": outcome.usage,
             "updated_at": now,
             "open_calls": [call.call_id for call in open_calls],
-            "terminal": {"status": outcome.status, "code": outcome.code, "by": outcome.by},
+            "terminal": outcome.summary,
         }
         calls = [
             {

@@ -8,7 +8,7 @@ from typing import Any, cast
 
 import structlog
 
-from antiphon.core.assembly.outcome import Outcome, failed
+from antiphon.core.assembly.outcome import Outcome, failed, stopped
 from antiphon.core.history import encode_history
 from antiphon.core.model_body import model_body
 from antiphon.errors import UpstreamError
@@ -43,7 +43,7 @@ class RunLoop:
             stream = run.model.upstream.stream(self._call(run))
             outcome = await self._consume(run, stream)
         except asyncio.CancelledError:
-            outcome = run.stop or failed("server_lost", "The server stopped before the run ended.")
+            outcome = run.stop or stopped()
         except UpstreamError as error:
             outcome = _upstream_failure(error)
         except Exception:

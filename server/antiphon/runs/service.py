@@ -176,7 +176,7 @@ class RunService:
     def _admit(self, principal: Principal) -> None:
         if self.draining:
             message = "The server is shutting down; send this again to another one or in a moment."
-            raise Draining(message, headers={"retry-after": "2"})
+            raise Draining(message)
         if not principal.at_least("driver"):
             raise RequestError("This key may watch runs but not start them.", code="forbidden")
 

@@ -7,7 +7,7 @@ import contextvars
 
 import structlog
 
-from antiphon.core.assembly.outcome import Outcome, cancelled, failed, normal_usage
+from antiphon.core.assembly.outcome import Outcome, cancelled, normal_usage, stopped
 from antiphon.runs.directory import RunDirectory
 from antiphon.runs.ending import RunEnder
 from antiphon.runs.loop import RunLoop
@@ -79,7 +79,7 @@ class Supervisor:
         """End every run, because the server goes away, and wait for their terminals."""
         self._ender.hurry()
         for run in self._directory.live_runs():
-            self.stop(run, failed("server_lost", "The server stopped before the run ended."))
+            self.stop(run, stopped())
         if self._tasks:
             await asyncio.wait(self._tasks)
 

@@ -35,8 +35,6 @@ _REPLIES_OUTBOXES = 4
 _BAD_FRAME_CODES = frozenset({"invalid_json", "unsupported_event_type", "unknown_command"})
 """Answers to frames that count as bad (PROTOCOL 3.5)."""
 
-_RETRY_ELSEWHERE = {"retry-after": "2"}
-
 
 class Connection:
     """A session over one socket."""
@@ -88,7 +86,7 @@ class Connection:
         """The server goes away: say so, refuse what waits, let what runs finish."""
         self._extension.goaway("draining", int(budget_s * 1000), _SPREAD_MS)
         message = "The server is shutting down; send this turn again elsewhere."
-        self._turns.refuse_waiting(Draining(message, headers=_RETRY_ELSEWHERE))
+        self._turns.refuse_waiting(Draining(message))
 
     def shut(self) -> None:
         """Close, with the code for a restart."""

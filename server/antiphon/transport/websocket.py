@@ -23,7 +23,7 @@ class ResponsesSocket:
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if self._engine.service.draining:
-            draining = Draining("The server is shutting down.", headers={"retry-after": "2"})
+            draining = Draining("The server is shutting down.")
             await refuse_upgrade(draining, receive, send)
             return
         socket: FastWebSocketProtocol = scope["extensions"][SCOPE_EXTENSION]

@@ -37,6 +37,11 @@ class Outcome:
         return _EVENTS[self.status]
 
     @property
+    def summary(self) -> dict[str, Any]:
+        """The end as RunState shows it."""
+        return {"status": self.status, "code": self.code, "by": self.by}
+
+    @property
     def code(self) -> str | None:
         """The one word that says why it did not complete."""
         return self.error["code"] if self.error else self.reason
@@ -61,6 +66,11 @@ def failed(
 
 def cancelled(by: str) -> Outcome:
     return Outcome("cancelled", reason="cancelled", by=by)
+
+
+def stopped() -> Outcome:
+    """The server went away in order, and the run with it."""
+    return failed("server_lost", "The server stopped before the run ended.")
 
 
 def from_response(response: dict[str, Any], event_type: str) -> Outcome:
