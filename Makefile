@@ -3,12 +3,13 @@ PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 CLIENTS := .venv-clients
+MODEL := .venv-model
 BENCH := .venv-bench
 STAMPS := .make
 TEST_JOBS ?= auto
 
 .DEFAULT_GOAL := help
-.PHONY: help run setup test test-fast test-codex check fmt lint types wire lock bench clean
+.PHONY: help run setup test test-fast test-codex test-model check fmt lint types wire lock bench clean
 
 help: ## List the targets
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  %-12s %s\n", $$1, $$2}'
@@ -19,13 +20,16 @@ run: $(STAMPS)/serve ## Start the server on http://127.0.0.1:8787 (ARGS="--port 
 setup: $(STAMPS)/test $(STAMPS)/clients $(STAMPS)/npm ## Install everything development and tests need
 
 test: setup ## Run all tests but the slow suites
-	$(BIN)/python -m pytest -n $(TEST_JOBS) --dist loadgroup -m "not codex" tests
+	$(BIN)/python -m pytest -n $(TEST_JOBS) --dist loadgroup -m "not codex and not model" tests
 
 test-fast: $(STAMPS)/test ## Run the tests that need neither browser nor SDKs
-	$(BIN)/python -m pytest -n $(TEST_JOBS) --dist loadgroup -m "not codex and not browser and not clients" tests
+	$(BIN)/python -m pytest -n $(TEST_JOBS) --dist loadgroup -m "not codex and not model and not browser and not clients" tests
 
 test-codex: setup $(STAMPS)/codex ## Run the Codex CLI against the server
 	$(BIN)/python -m pytest -m codex tests/codex
+
+test-model: $(STAMPS)/test $(STAMPS)/clients $(STAMPS)/model ## Run the server in front of a real small model
+	$(BIN)/python -m pytest -m model tests/model
 
 check: lint types test-fast ## What to run before a commit
 
@@ -51,7 +55,7 @@ bench: $(STAMPS)/serve $(STAMPS)/bench ## Measure (ARGS="--quick" for a minute's
 	$(BENCH)/bin/python bench/run.py $(ARGS)
 
 clean: ## Remove environments and caches
-	rm -rf $(VENV) $(CLIENTS) $(BENCH) $(STAMPS) tests/browser/node_modules tests/clients/node/node_modules tests/codex/node_modules
+	rm -rf $(VENV) $(CLIENTS) $(MODEL) $(BENCH) $(STAMPS) tests/browser/node_modules tests/clients/node/node_modules tests/codex/node_modules
 
 $(STAMPS)/venv:
 	@mkdir -p $(STAMPS)
@@ -82,6 +86,12 @@ $(STAMPS)/npm: tests/browser/package-lock.json tests/clients/node/package-lock.j
 
 $(STAMPS)/codex: tests/codex/package-lock.json
 	npm ci --silent --no-audit --no-fund --prefix tests/codex
+	@touch $@
+
+$(STAMPS)/model: tests/model/requirements.txt tests/model/requirements.lock
+	@mkdir -p $(STAMPS)
+	$(PYTHON) -m venv $(MODEL)
+	@$(MODEL)/bin/python -m pip install --quiet --disable-pip-version-check --no-deps -c tests/model/requirements.lock -r tests/model/requirements.txt
 	@touch $@
 
 $(STAMPS)/bench: bench/requirements.txt

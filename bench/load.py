@@ -6,6 +6,8 @@ Behind the server stands `mock_upstream.py`, whose directive travels in the user
     load.py turns      --url ... --sockets 1             one-delta turns
     load.py paced      --url ... --sockets 50 --rate 50  latency from upstream write to client read
     load.py idle       --url ... --sockets 1000          memory per idle socket
+    load.py held       --url ... --sockets 100 --store   answers to held calls: from client to model
+    load.py waiting    --url ... --sockets 1000 --store  memory and CPU of runs that wait for a tool
     load.py paced --wire sse --url http://127.0.0.1:MOCK/v1/responses   straight to the mock: the rig's floor
 
 Prints one JSON object. Everything ends by itself: `--seconds` are measured, `--timeout-s` bounds the rest.
@@ -14,7 +16,6 @@ Prints one JSON object. Everything ends by itself: `--seconds` are measured, `--
 import argparse
 import asyncio
 import gc
-import os
 import sys
 import time
 from urllib.parse import urlsplit
@@ -22,75 +23,11 @@ from urllib.parse import urlsplit
 import orjson
 import uvloop
 from load_clients import Tally, Turn, TurnClient, connect
-from process_meter import cpu_s, machine_cpu_s, raise_open_files_limit, rss_bytes
+from load_held import run_held, run_waiting
+from load_window import CpuWindow, Result, quantiles_ms, raise_priority
+from process_meter import raise_open_files_limit, rss_bytes
 
 LOOPBACK_HOSTS = {"127.0.0.1", "localhost", "::1"}
-Result = dict[str, object]
-
-
-class CpuWindow:
-    """CPU of server, upstream, this process and everybody else (`foreign`) between `start()` and `stop()`."""
-
-    def __init__(self, args: argparse.Namespace) -> None:
-        self.pids = {"server": args.server_pid, "upstream": args.upstream_pid}
-        self.began: dict[str, float] = {}
-        self.spent_s: dict[str, float] = {}
-        self.wall_s = 0.0
-
-    def _read(self) -> dict[str, float]:
-        readings = {name: cpu_s(pid) for name, pid in self.pids.items() if pid}
-        readings["client"] = time.process_time()
-        readings["foreign"] = machine_cpu_s() - sum(readings.values())
-        return {**readings, "wall": time.perf_counter()}
-
-    def start(self) -> None:
-        self.began = self._read()
-
-    def stop(self) -> None:
-        ended = self._read()
-        self.spent_s = {name: ended[name] - self.began[name] for name in ended}
-        self.wall_s = self.spent_s.pop("wall")
-
-    def result(self, events: int, turns: int) -> Result:
-        """Rates and costs of the window."""
-        server_us = self.spent_s["server"] * 1e6 if "server" in self.spent_s else None
-        return {
-            "seconds": self.wall_s,
-            "events": events,
-            "turns": turns,
-            "events_per_s": events / self.wall_s,
-            "turns_per_s": turns / self.wall_s,
-            "cpu_us_per_event": server_us / events if server_us is not None and events else None,
-            "cpu_us_per_turn": server_us / turns if server_us is not None and turns else None,
-            **{f"{name}_cores": spent / self.wall_s for name, spent in self.spent_s.items()},
-        }
-
-
-def quantiles_ms(values_ns: list[int]) -> dict[str, float | None]:
-    """Nearest-rank quantiles in ms."""
-    ordered = sorted(values_ns)
-    ranks = {"p50": 0.5, "p90": 0.9, "p99": 0.99, "max": 1.0}
-    if not ordered:
-        return dict.fromkeys(ranks)
-    return {name: ordered[min(len(ordered) - 1, int(q * len(ordered)))] / 1e6 for name, q in ranks.items()}
-
-
-def raise_priority() -> str:
-    """Let this process run the moment a byte arrives, also on a core it shares with the mock.
-
-    Measured straight against the mock on one shared core: p50 0.02 ms and p99 0.14 ms this way, 0.4 and 1.7
-    without, because the kernel lets the mock finish its burst of writes first. Needs root or CAP_SYS_NICE.
-    """
-    try:
-        os.sched_setscheduler(0, os.SCHED_FIFO, os.sched_param(1))
-        return "realtime"
-    except (AttributeError, OSError):
-        pass
-    try:
-        os.nice(-15)
-        return "nice -15"
-    except OSError:
-        return "normal"
 
 
 async def wait_for_end(clients: list[TurnClient], tally: Tally, timeout_s: float) -> None:
@@ -183,7 +120,14 @@ async def run_idle(args: argparse.Namespace, turn: Turn, tally: Tally) -> Result
     }
 
 
-MODES = {"throughput": run_throughput, "turns": run_throughput, "paced": run_paced, "idle": run_idle}
+MODES = {
+    "throughput": run_throughput,
+    "turns": run_throughput,
+    "paced": run_paced,
+    "idle": run_idle,
+    "held": run_held,
+    "waiting": run_waiting,
+}
 
 
 async def run(args: argparse.Namespace) -> Result:
@@ -222,13 +166,14 @@ def parse_args() -> argparse.Namespace:
     parser.add_argument("--warm-up-s", type=float, default=0.5, help="not measured")
     parser.add_argument("--timeout-s", type=float, default=30.0, help="for connecting and last turns")
     parser.add_argument("--store", action="store_true")
+    parser.add_argument("--leave", action="store_true", help="leave runs that wait with nobody attached (waiting)")
     parser.add_argument("--server-pid", type=int, help="root process whose CPU and memory are read")
     parser.add_argument("--upstream-pid", type=int, help="the mock's process, to see what the rig costs")
     args = parser.parse_args()
     if urlsplit(args.url).hostname not in LOOPBACK_HOSTS:
         parser.error("the load client talks to this machine only")
-    if args.mode == "idle" and not args.server_pid:
-        parser.error("idle needs --server-pid")
+    if args.mode in ("idle", "waiting") and not args.server_pid:
+        parser.error(f"{args.mode} needs --server-pid")
     return args
 
 

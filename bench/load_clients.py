@@ -7,13 +7,16 @@ next turn themselves (`repeat`) or resolve `finished`. More or fewer deltas than
 import asyncio
 import re
 import time
+from collections.abc import Callable
 from dataclasses import dataclass, field
+from typing import TypeVar
 from urllib.parse import urlsplit
 
 import orjson
 from picows import WSFrame, WSListener, WSMsgType, WSTransport, ws_connect
 
 DELTA_MARK = b'output_text.delta"'
+ITEM_DONE_MARK = b'output_item.done"'
 COMPLETED_MARK = b"response.completed"
 FAILURE = re.compile(rb'"type"\s*:\s*"(?:error|response\.failed|response\.incomplete)"')
 STAMPED_DELTA = re.compile(rb'"delta"\s*:\s*"(\d{19})')
@@ -213,22 +216,26 @@ class SseClient(asyncio.Protocol, TurnClient):
             self.end_turn()
 
 
-async def connect(turn: Turn, tally: Tally, count: int, wire: str, timeout_s: float) -> list[TurnClient]:
-    """Open `count` connections, at most 64 at a time."""
-    gate = asyncio.Semaphore(64)
-    where = urlsplit(turn.url)
+Client = TypeVar("Client", bound=WSListener)
 
-    async def open_one() -> TurnClient:
+
+async def open_sockets(make: Callable[[], Client], url: str, count: int, timeout_s: float) -> list[Client]:
+    """Open `count` WebSockets, at most 64 at a time."""
+    gate = asyncio.Semaphore(64)
+
+    async def open_one() -> Client:
         async with gate:
-            if wire == "sse":
-                loop = asyncio.get_running_loop()
-                _, sse = await loop.create_connection(
-                    lambda: SseClient(turn, tally), where.hostname or "127.0.0.1", where.port
-                )
-                return sse
-            _, socket = await ws_connect(
-                lambda: WebSocketClient(turn, tally), turn.url, websocket_handshake_timeout=timeout_s
-            )
-            return socket  # type: ignore[return-value]
+            _, client = await ws_connect(make, url, websocket_handshake_timeout=timeout_s)
+            return client  # type: ignore[return-value]
 
     return await asyncio.wait_for(asyncio.gather(*(open_one() for _ in range(count))), timeout_s)
+
+
+async def connect(turn: Turn, tally: Tally, count: int, wire: str, timeout_s: float) -> list[TurnClient]:
+    """Open `count` connections for turns."""
+    if wire != "sse":
+        return list(await open_sockets(lambda: WebSocketClient(turn, tally), turn.url, count, timeout_s))
+    where, loop = urlsplit(turn.url), asyncio.get_running_loop()
+    host, port = where.hostname or "127.0.0.1", where.port
+    opened = (loop.create_connection(lambda: SseClient(turn, tally), host, port) for _ in range(count))
+    return [client for _, client in await asyncio.wait_for(asyncio.gather(*opened), timeout_s)]

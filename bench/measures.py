@@ -26,6 +26,12 @@ class Measure:
     figures: tuple[Figure, ...]
     on_rig: bool = False
     """Run it straight against the mock as well, to know what the rig itself costs."""
+    ours_only: bool = False
+    """The peer has nothing like it."""
+    fresh: bool = False
+    """On a server of its own, whose heap nothing else has filled."""
+    script: str = "load.py"
+    """`translation.py` runs alone, with the Python of our server."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,13 +45,35 @@ class Profile:
     idle_s: float
     idle_sockets: int
     warm_up_s: float
+    waiting_runs: int = 1000
+    translated: int = 100_000
+    """Deltas in each line of the translation."""
     rig: bool = True
 
 
 STANDARD = Profile(3, throughput_s=5, turns_s=4, paced_s=6, idle_s=2, idle_sockets=1000, warm_up_s=0.5)
-QUICK = Profile(1, throughput_s=2, turns_s=1.5, paced_s=3, idle_s=0.5, idle_sockets=300, warm_up_s=0.3)
+QUICK = Profile(
+    1,
+    throughput_s=2,
+    turns_s=1.5,
+    paced_s=3,
+    idle_s=0.5,
+    idle_sockets=300,
+    warm_up_s=0.3,
+    waiting_runs=300,
+    translated=20_000,
+)
 SMOKE = Profile(
-    1, throughput_s=0.3, turns_s=0.3, paced_s=0.6, idle_s=0.1, idle_sockets=20, warm_up_s=0.1, rig=False
+    1,
+    throughput_s=0.3,
+    turns_s=0.3,
+    paced_s=0.6,
+    idle_s=0.1,
+    idle_sockets=20,
+    warm_up_s=0.1,
+    waiting_runs=20,
+    translated=1000,
+    rig=False,
 )
 
 
@@ -84,6 +112,49 @@ def _turns(profile: Profile, sockets: int, store: bool) -> Measure:
     )
 
 
+def _held(store: bool) -> Measure:
+    key = "held_" + ("stored" if store else "unstored")
+    label = "stored" if store else "unstored"
+    return Measure(
+        key,
+        ("held", "--sockets", "100", *(("--store",) if store else ())),
+        (
+            Figure(f"{key}.p50", f"held call, answer to next model call p50, {label}", "answer_ms.p50", "ms", 2),
+            Figure(f"{key}.p99", f"held call, answer to next model call p99, {label}", "answer_ms.p99", "ms", 2),
+            Figure(f"{key}.cpu", f"CPU per answer and the round it begins, {label}", "cpu_us_per_answer", "µs", 0),
+        ),
+        ours_only=True,
+    )
+
+
+def _waiting(profile: Profile, attached: bool) -> Measure:
+    key = "waiting_" + ("attached" if attached else "alone")
+    label = "client attached" if attached else "nobody attached"
+    runs, seconds = str(profile.waiting_runs), str(max(profile.idle_s * 2, 0.5))
+    return Measure(
+        key,
+        ("waiting", "--sockets", runs, "--seconds", seconds, "--store", *(() if attached else ("--leave",))),
+        (
+            Figure(f"{key}.run", f"memory per run that waits for a tool, {label}", "waiting_run_kb", "kB"),
+            Figure(f"{key}.cores", f"CPU while {runs} runs wait, {label}", "waiting_server_cores", "cores", 4),
+        ),
+        ours_only=True,
+        fresh=True,
+    )
+
+
+def _translation(profile: Profile) -> Measure:
+    kinds = ("text", "reasoning", "arguments")
+    title = "translating Chat Completions, per delta of"
+    return Measure(
+        "translation",
+        ("--deltas", str(profile.translated), "--json"),
+        tuple(Figure(f"translation.{kind}", f"{title} {kind}", f"over_us.{kind}", "µs", 2) for kind in kinds),
+        ours_only=True,
+        script="translation.py",
+    )
+
+
 def all_measures(profile: Profile) -> list[Measure]:
     """Memory comes first: afterwards the heap has room and growth would be undercounted."""
     return [
@@ -116,4 +187,9 @@ def all_measures(profile: Profile) -> list[Measure]:
             ),
             on_rig=True,
         ),
+        _held(store=True),
+        _held(store=False),
+        _waiting(profile, attached=False),
+        _waiting(profile, attached=True),
+        _translation(profile),
     ]

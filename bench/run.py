@@ -29,9 +29,10 @@ from measures import QUICK, SMOKE, STANDARD, Measure, Profile, all_measures
 from process_meter import machine_cpu_s
 from processes import BenchError, CorePlan, Process
 from rich.console import Console
-from servers import AgenticServer, Antiphon, RunningServer, Server, find_program, source_revision
+from servers import OURS, AgenticServer, Antiphon, RunningServer, Server, find_program, source_revision
 
 HERE = Path(__file__).resolve().parent
+LOAD = "load.py"
 RESULTS_DIR = HERE / "results"
 LOAD_GRACE_S = 60.0
 """What a load client may take beyond its measured seconds: connecting, last turns, closing."""
@@ -71,12 +72,30 @@ class Bench:
         with contextlib.ExitStack() as stack:
             running = list(self._start(stack, order, work_dir, upstream_url))
             for measure in self.measures:
+                if measure.fresh or measure.script != LOAD:
+                    continue
                 if measure.on_rig and self.profile.rig:
                     arguments = ("--wire", "sse", "--url", f"{upstream_url}/v1/responses")
                     self._measure(report.RIG, measure, work_dir, arguments, upstream)
                 for server in running:
-                    arguments = ("--url", server.websocket_url, "--server-pid", str(server.process.pid))
-                    self._measure(server.name, measure, work_dir, arguments, upstream)
+                    if server.name == OURS or not measure.ours_only:
+                        self._load(server, measure, work_dir, upstream)
+        for ours in (server for server in order if isinstance(server, Antiphon)):
+            self._run_alone(ours, work_dir, upstream, upstream_url)
+
+    def _run_alone(self, ours: Antiphon, work_dir: Path, upstream: Process, upstream_url: str) -> None:
+        """What needs a server of its own, and what needs none."""
+        for measure in self.measures:
+            if measure.script != LOAD:
+                self._run(ours.name, measure, work_dir, [ours.python, HERE / measure.script, *measure.arguments])
+            elif measure.fresh:
+                with contextlib.ExitStack() as stack:
+                    for server in self._start(stack, [ours], work_dir / measure.key, upstream_url):
+                        self._load(server, measure, work_dir, upstream)
+
+    def _load(self, server: RunningServer, measure: Measure, work_dir: Path, upstream: Process) -> None:
+        arguments = ("--url", server.websocket_url, "--server-pid", str(server.process.pid))
+        self._measure(server.name, measure, work_dir, arguments, upstream)
 
     def _start(
         self, stack: contextlib.ExitStack, order: list[Server], work_dir: Path, upstream_url: str
@@ -96,13 +115,17 @@ class Bench:
     def _measure(
         self, name: str, measure: Measure, work_dir: Path, arguments: tuple[str, ...], upstream: Process
     ) -> None:
-        """One run of the load client; a failure is recorded and the bench goes on."""
-        self._wait_for_quiet()
-        self.load_runs += 1
+        """One run of the load client."""
         command = [
-            *(sys.executable, HERE / "load.py", *measure.arguments, *arguments),
+            *(sys.executable, HERE / LOAD, *measure.arguments, *arguments),
             *("--warm-up-s", str(self.profile.warm_up_s), "--upstream-pid", str(upstream.pid)),
         ]
+        self._run(name, measure, work_dir, command)
+
+    def _run(self, name: str, measure: Measure, work_dir: Path, command: list[str | Path]) -> None:
+        """One program that prints a result; a failure is recorded and the bench goes on."""
+        self._wait_for_quiet()
+        self.load_runs += 1
         measured_s = max(self.profile.throughput_s, self.profile.paced_s, self.profile.turns_s)
         log_path = work_dir / f"load{self.load_runs}.log"
         client = Process(command, log_path, cores=self.cores.load)
@@ -164,9 +187,9 @@ def cpu_model() -> str:
 
 def choose_servers(args: argparse.Namespace) -> list[Server]:
     """Ours first, so that ratios are ours / theirs; a peer only where it is installed."""
-    wanted = args.servers.split(",") if args.servers else ["antiphon", "agentic-server"]
+    wanted = args.servers.split(",") if args.servers else [OURS, "agentic-server"]
     found: list[Server] = []
-    if "antiphon" in wanted:
+    if OURS in wanted:
         program = args.antiphon or find_program("antiphon")
         if program is None:
             raise SystemExit("no `antiphon` command found: run `make run` once, or give --antiphon PATH")

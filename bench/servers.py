@@ -15,6 +15,7 @@ from processes import Process, free_port
 ROOT = Path(__file__).resolve().parent.parent
 START_TIMEOUT_S = 30.0
 MODEL = "mock-model"
+OURS = "antiphon"
 
 
 def clean_environment(home: Path) -> dict[str, str]:
@@ -38,7 +39,7 @@ class Antiphon:
     program: Path
     settings: tuple[str, ...] = ()
     """`NAME=value` pairs for its environment."""
-    name: str = "antiphon"
+    name: str = OURS
 
     def start(self, upstream_url: str, home: Path, cores: frozenset[int] | None) -> RunningServer:
         env = clean_environment(home) | {
@@ -58,6 +59,11 @@ class Antiphon:
             process.stop()
             raise
         return RunningServer(self.name, process, url.replace("http://", "ws://") + "/v1/responses")
+
+    @property
+    def python(self) -> Path:
+        """The interpreter the server runs on."""
+        return self.program.parent / "python"
 
     def version(self) -> str:
         return f"{first_line(self.program, 'version')} ({source_revision()})"

@@ -11,7 +11,21 @@ from hypothesis import HealthCheck, settings
 settings.register_profile("antiphon", deadline=None, suppress_health_check=[HealthCheck.too_slow])
 settings.load_profile("antiphon")
 
+SLOW = ("codex", "model")
+"""Markers of suites that run only where they are named: `make test-codex`, `make test-model`."""
+
 _SKIPPED = pytest.StashKey[list[str]]()
+
+
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """Deselect the slow suites in a run whose `-m` does not speak of them."""
+    asked = config.getoption("markexpr") or ""
+    left_out = [
+        item for item in items if any(item.get_closest_marker(slow) and slow not in asked for slow in SLOW)
+    ]
+    if left_out:
+        config.hook.pytest_deselected(items=left_out)
+        items[:] = [item for item in items if item not in left_out]
 
 
 @pytest.hookimpl(trylast=True)

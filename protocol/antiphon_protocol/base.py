@@ -22,6 +22,14 @@ JsonObject = dict[str, Any]
 """An object whose inside is not ours to judge: tool schemas, opaque payloads."""
 
 
+class FieldFault(ValueError):
+    """A rule about several fields is broken. field: the one to name."""
+
+    def __init__(self, field: str, message: str) -> None:
+        super().__init__(message)
+        self.field = field
+
+
 class Wire(BaseModel):
     """Base of all models. A field we do not know is kept, so that passing a frame on loses nothing."""
 

@@ -2,19 +2,27 @@
 
 from __future__ import annotations
 
-from typing import Literal
+from typing import Any, Literal
+
+from pydantic import Field
 
 from antiphon_protocol.base import Count, Id, Wire, opt
 from antiphon_protocol.errors import ErrorBody
+from antiphon_protocol.held import Lease
 from antiphon_protocol.input_items import InputItem
-from antiphon_protocol.response import Response
+from antiphon_protocol.notices import Steer
+from antiphon_protocol.response import Response, Usage
 
 
 class ErrorResponse(Wire):
-    """Body of every refusal. `response` only with `cursor_expired`: the response as it now is."""
+    """Body of every refusal.
+
+    `response` only with `cursor_expired`: the response as it now is. `input` only of an inject: what it brought.
+    """
 
     error: ErrorBody
     response: Response | None = opt()
+    input: list[Any] | None = opt()
 
 
 class ResponseDeleted(Wire):
@@ -25,6 +33,55 @@ class ResponseDeleted(Wire):
     deleted: Literal[True]
 
 
+class Injected(Wire):
+    """Body of an inject that was taken."""
+
+    object: Literal["response.inject"]
+    response_id: Id
+    sequence_number: Count = Field(description="The last logged one of the run.")
+    duplicate: Literal[True] | None = opt("It had been taken from this sender before.")
+
+
+class Inject(Wire):
+    """Body of a POST that answers held calls."""
+
+    input: list[Any]
+
+
+class CallToClaim(Wire):
+    """Body of a POST that claims a held call."""
+
+    call_id: Id
+    lease_ms: Lease | None = opt()
+    fence: Count | None = opt()
+
+
+class ClaimToKeep(Wire):
+    """Body of a POST that renews or releases a claim."""
+
+    call_id: Id
+    fence: Count
+    lease_ms: Lease | None = opt()
+
+
+class Claimed(Wire):
+    """Body of a claim, a renewal or a release. `expires_at`: Unix seconds, `null` after a release."""
+
+    object: Literal["response.claim"]
+    response_id: Id
+    call_id: Id
+    fence: Count
+    expires_at: float | None
+
+
+class Steered(Wire):
+    """Body of a steer that was taken. `successor`: what the run that follows will be called, if one follows."""
+
+    object: Literal["response.steer"]
+    steer: Steer
+    successor: Id
+
+
 class InputItemList(Wire):
     """A page of a response's own input."""
 
@@ -33,6 +90,16 @@ class InputItemList(Wire):
     first_id: Id | None
     last_id: Id | None
     has_more: bool
+
+
+class CompactedResponse(Wire):
+    """Body of `POST /v1/responses/compact`. `output` is the input of a new chain; the id cannot be continued."""
+
+    id: Id
+    object: Literal["response.compaction"]
+    created_at: Count
+    output: list[InputItem]
+    usage: Usage
 
 
 class Model(Wire):

@@ -40,6 +40,7 @@ CODES: dict[str, CodeSpec] = {
     "unsupported_event_type": _request(400, "The frame has no `type` this server knows."),
     "invalid_request": _request(400, "A field is missing, of the wrong type or out of range; `param` names it."),
     "unsupported_parameter": _request(400, "A field is valid but this server does not offer what it asks for."),
+    "unsupported_tool": _request(400, "Nobody here can execute a tool of this type; `param` names it."),
     "unsupported_media_type": _request(415, "A request body needs `Content-Type: application/json`."),
     "payload_too_large": _request(413, "The body is larger than the limit."),
     # Lanes and connections.
@@ -59,12 +60,34 @@ CODES: dict[str, CodeSpec] = {
     "tool_output_missing": _request(400, "The parent has open calls that the input does not answer."),
     "tool_output_unknown": _request(400, "An output answers a call that is not open here."),
     "tool_output_duplicate": _request(400, "Two outputs answer the same call, or it was answered before."),
+    "item_not_found": _request(
+        404, "An `item_reference` names no stored item the caller may see (400 on WebSocket)."
+    ),
+    "invalid_compaction": _request(
+        400, "A `compaction` item looks like this server's, but was not made with its key."
+    ),
     "model_not_found": _request(404, "No configured upstream has this model."),
     "response_not_found": CodeSpec(404, False, ("request", "extension"), "Unknown or foreign response id."),
+    "conversation_not_found": _extension(404, "Unknown or foreign conversation id."),
+    # Steering: in `response.steer.failed`, and over HTTP.
+    "steering_not_supported": _request(409, "Only the client that started this run may steer it."),
+    "too_many_pending_steers": _request(429, "The run took all the steering messages it can.", retryable=True),
+    "response_not_active": _request(409, "The run failed, was cancelled or is ending."),
+    "successor_creation_failed": _request(503, "The run that should follow could not be started.", retryable=True),
     "idempotency_conflict": _request(409, "The idempotency key was used with another body."),
     "epoch_changed": CodeSpec(409, False, ("request", "extension"), "The cursor lies past a fork of the log."),
     "cursor_in_future": CodeSpec(400, False, ("request", "extension"), "The cursor is past the head of the log."),
     "cursor_expired": CodeSpec(410, False, ("request", "extension"), "Events after the cursor are gone."),
+    # Held calls. In the notices of section 7 these count as `request`.
+    "invalid_input": _request(400, "What was injected or steered with is malformed or does not fit."),
+    "unknown_call": CodeSpec(400, False, ("request", "extension"), "No held call of this run has the id."),
+    "already_resolved": CodeSpec(
+        409, False, ("request", "extension"), "The call was answered before, by `winner`."
+    ),
+    "response_already_completed": CodeSpec(409, False, ("request", "extension"), "The run has ended."),
+    "claim_held": CodeSpec(409, True, ("request", "extension"), "Another client works on the call."),
+    "stale_fence": CodeSpec(409, False, ("request", "extension"), "The fence is not that of a claim you hold."),
+    "not_eligible": CodeSpec(403, False, ("request", "extension"), "The call is for other clients to answer."),
     "not_found": _request(404, "No such path."),
     "method_not_allowed": _request(405, "The path does not take this method."),
     # Who asks.
@@ -86,7 +109,9 @@ CODES: dict[str, CodeSpec] = {
     ),
     "server_error": CodeSpec(500, True, ("request", "run"), "A fault of ours; the details are in the log only."),
     "server_lost": CodeSpec(500, True, ("run",), "The server that owned the run went away before the end."),
-    "storage_unavailable": CodeSpec(503, True, ("request", "run"), "The store did not take or give the data."),
+    "storage_unavailable": CodeSpec(
+        503, True, ("request", "run", "extension"), "The store did not take or give the data."
+    ),
     # Upstreams.
     "upstream_unavailable": CodeSpec(503, True, ("run",), "The upstream could not be reached or answered 5xx."),
     "upstream_error": CodeSpec(
@@ -96,6 +121,8 @@ CODES: dict[str, CodeSpec] = {
 }
 
 INCOMPLETE_REASONS: dict[str, str] = {
+    "steered": "The run was cut short because somebody said more; another run follows.",
+    "tool_deadline": "No client answered a held call in time, and the create had `on_expiry: cancel`.",
     "cancelled": "A client cancelled the run; `response.status` is `cancelled`.",
 }
 """Our values of `response.incomplete_details.reason`, beside those an upstream gives."""

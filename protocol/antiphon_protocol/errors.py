@@ -7,9 +7,10 @@ from typing import Literal
 from pydantic import Field
 
 from antiphon_protocol.base import Count, Id, StreamId, Wire, opt
+from antiphon_protocol.held import CallConflict
 
 
-class ErrorBody(Wire):
+class ErrorBody(CallConflict):
     """What went wrong. Fields that belong to one code (`epoch`, `fork`, `head`) stand beside `code`."""
 
     type: Id = Field(description="OpenAI's coarse class, e.g. `invalid_request_error`.")

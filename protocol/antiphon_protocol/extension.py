@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Literal
+from typing import Annotated, Any, Literal, Self, TypeVar
 
-from pydantic import Field, StringConstraints, TypeAdapter
+from pydantic import ConfigDict, Field, StringConstraints, TypeAdapter, model_validator
 
-from antiphon_protocol.base import Count, Id, StreamId, Wire, opt, type_names
+from antiphon_protocol.base import Count, FieldFault, Id, StreamId, Wire, opt, type_names
+from antiphon_protocol.held import CallConflict, Lease
 from antiphon_protocol.response import Response
 from antiphon_protocol.runstate import RunState
 
@@ -30,11 +31,14 @@ class ClientInfo(Wire):
     instance_id: Id | None = opt()
 
 
+Labels = Annotated[dict[str, str], Field(max_length=16)]
+
+
 class DeclaredTool(Wire):
-    """A tool the client can run. Taken and kept, without effect in this release."""
+    """A tool the client can run: it is asked to answer held calls of it. A label the run has too must be equal."""
 
     name: Id
-    labels: dict[str, str] | None = opt()
+    labels: Labels | None = opt()
 
 
 class Hello(Command):
@@ -43,27 +47,63 @@ class Hello(Command):
     type: Literal["antiphon:hello"] = "antiphon:hello"
     protocol: int
     client: ClientInfo
-    tools: list[DeclaredTool] | None = opt()
-    labels: dict[str, str] | None = opt()
+    tools: list[DeclaredTool] | None = opt(max_length=1024)
+    labels: Labels | None = opt("Of the connection: one the run has too must be equal, or it is not asked.")
+
+
+def _either(
+    one: str, other: str, *, with_one: tuple[str, ...] = (), with_other: tuple[str, ...] = ()
+) -> ConfigDict:
+    """Configuration of a frame that has one of two fields, and with each some more."""
+    shapes: list[Any] = [
+        {"required": [one, *with_one], "not": {"required": [other]}},
+        {"required": [other, *with_other], "not": {"required": [one]}},
+    ]
+    return ConfigDict(json_schema_extra={"oneOf": shapes})
+
+
+_Targeted = TypeVar("_Targeted", bound="Attach | Detach | Attached")
+
+
+def _one_target(frame: _Targeted) -> _Targeted:
+    if (frame.response_id is None) == (frame.conversation_id is None):
+        raise FieldFault("response_id", "give either this or conversation_id")
+    return frame
 
 
 class Attach(Command):
-    """Give me the events of this run after a position."""
+    """Give me the events of this run after a position, or all runs of this conversation from their beginning."""
+
+    model_config = _either("response_id", "conversation_id")
 
     type: Literal["antiphon:attach"] = "antiphon:attach"
-    response_id: Id
+    response_id: Id | None = opt()
+    conversation_id: Id | None = opt("Instead of `response_id`, and without `after`, `epoch` and `stream_id`.")
     after: Count | Literal["start", "now"] = Field(
         default="start", description="A number: events after it. `start`: all. `now`: only coming ones."
     )
     epoch: Id | None = opt("The epoch the number belongs to.")
     stream_id: StreamId | None = opt("A lane not in use; absent: the server picks `att.<n>`.")
 
+    @model_validator(mode="after")
+    def _one_target(self) -> Self:
+        if self.conversation_id is not None and (self.after != "start" or self.epoch or self.stream_id):
+            raise FieldFault("conversation_id", "its runs come from their start, on lanes the server picks")
+        return _one_target(self)
+
 
 class Detach(Command):
-    """No more events of this run. The run is not touched."""
+    """No more events of this run, or of the runs of this conversation. No run is touched."""
+
+    model_config = _either("response_id", "conversation_id")
 
     type: Literal["antiphon:detach"] = "antiphon:detach"
-    response_id: Id
+    response_id: Id | None = opt()
+    conversation_id: Id | None = opt()
+
+    @model_validator(mode="after")
+    def _one_target(self) -> Self:
+        return _one_target(self)
 
 
 class Cancel(Command):
@@ -72,6 +112,45 @@ class Cancel(Command):
     type: Literal["antiphon:cancel"] = "antiphon:cancel"
     response_id: Id
     reason: str | None = opt("For the operator's log.")
+
+
+class ClaimCall(Command):
+    """I work on this held call: nobody else may answer it for a while."""
+
+    type: Literal["antiphon:claim"] = "antiphon:claim"
+    response_id: Id
+    call_id: Id
+    lease_ms: Lease | None = opt("Absent: `claim_lease_ms` of the welcome.")
+    fence: Count | None = opt("Of the last claim known to this client: refused if the call was claimed since.")
+
+
+class RenewClaim(Command):
+    """I still work on it."""
+
+    type: Literal["antiphon:renew"] = "antiphon:renew"
+    response_id: Id
+    call_id: Id
+    fence: Count
+    lease_ms: Lease | None = opt()
+
+
+class ReleaseClaim(Command):
+    """I do not work on it any more, and it is not done."""
+
+    type: Literal["antiphon:release"] = "antiphon:release"
+    response_id: Id
+    call_id: Id
+    fence: Count
+
+
+class ShowPresence(Command):
+    """What the people at this client do. Exactly one of `response_id` and `conversation_id`."""
+
+    type: Literal["antiphon:presence"] = "antiphon:presence"
+    response_id: Id | None = opt()
+    conversation_id: Id | None = opt("Every run of it that this connection watches.")
+    state: Literal["watching", "typing", "executing"]
+    label: Annotated[str, StringConstraints(max_length=128)] | None = opt("Shown to the others.")
 
 
 class Ping(Command):
@@ -104,22 +183,57 @@ class Welcome(Reply):
     resume_window_s: float = Field(ge=0, description="How long an ended, stored run can be attached to.")
     connection_expires_at: float = Field(description="Unix seconds at which the connection gets too old.")
     features: list[Id]
-    claim_lease_ms: Count | None = opt("Reserved.")
+    claim_lease_ms: Count = Field(description="How long a claim lasts unless it is renewed.")
     token_expires_at: float | None = opt("Reserved.")
 
 
+Mode = Literal["replay", "live", "snapshot", "ended"]
+
+
 class Attached(Reply):
-    """Answer to attach. The events follow on lane `stream_id`."""
+    """Answer to attach. The events follow on lane `stream_id`, those of a conversation's runs each on its own."""
+
+    model_config = _either(
+        "response_id",
+        "conversation_id",
+        with_one=("stream_id", "epoch", "head", "mode", "recovered", "state"),
+        with_other=("runs",),
+    )
 
     type: Literal["antiphon:attached"] = "antiphon:attached"
+    response_id: Id | None = opt()
+    stream_id: StreamId | None = opt()
+    epoch: Id | None = opt()
+    head: Count | None = opt("Last number of the log at this moment.")
+    mode: Mode | None = opt()
+    recovered: bool | None = opt("Whether every event after the cursor will have been given.")
+    reason: Id | None = opt("Why not, with `snapshot`.")
+    state: RunState | None = opt()
+    response: Response | None = opt("With `snapshot` and `ended`: the response as of `head`.")
+    conversation_id: Id | None = opt()
+    runs: list[RunState] | None = opt("Of a conversation: its live runs, and the newest one that has ended.")
+
+    @model_validator(mode="after")
+    def _one_target(self) -> Self:
+        needed = (
+            ("runs",) if self.response_id is None else ("stream_id", "epoch", "head", "mode", "recovered", "state")
+        )
+        if any(getattr(self, name) is None for name in needed):
+            raise FieldFault(needed[0], f"needs {', '.join(needed)}")
+        return _one_target(self)
+
+
+class RunAttached(Wire):
+    """A run of a conversation, or the successor of a steered run, comes on this lane, from its first event on."""
+
+    type: Literal["antiphon:run_attached"] = "antiphon:run_attached"
     response_id: Id
     stream_id: StreamId
     epoch: Id
     head: Count = Field(description="Last number of the log at this moment.")
-    mode: Literal["replay", "live", "snapshot", "ended"]
-    recovered: bool = Field(description="Whether every event after the cursor will have been given.")
-    reason: Id | None = opt("Why not, with `snapshot`.")
-    state: RunState
+    mode: Mode
+    recovered: bool = Field(description="False if the first events are gone.")
+    reason: Id | None = opt("Why, with `snapshot`.")
     response: Response | None = opt("With `snapshot` and `ended`: the response as of `head`.")
 
 
@@ -128,6 +242,8 @@ class Ok(Reply):
 
     type: Literal["antiphon:ok"] = "antiphon:ok"
     result: Literal["accepted", "already_terminal"] | None = opt("Of a cancel.")
+    fence: Count | None = opt("Of a claim: rises with each claim of the call.")
+    expires_at: float | None = opt("Of a claim, Unix seconds.")
 
 
 class Pong(Reply):
@@ -136,7 +252,7 @@ class Pong(Reply):
     type: Literal["antiphon:pong"] = "antiphon:pong"
 
 
-class ExtensionError(Wire):
+class ExtensionError(CallConflict):
     """The command was refused. Fields that belong to one code stand beside `code`."""
 
     type: Literal["antiphon:error"] = "antiphon:error"
@@ -186,8 +302,10 @@ class Goaway(Wire):
     spread_ms: Count
 
 
-AnyCommand = Hello | Attach | Detach | Cancel | Ping
-AnyExtensionEvent = Welcome | Attached | Ok | Pong | ExtensionError | CaughtUp | Detached | Run | Goaway
+AnyCommand = Hello | Attach | Detach | Cancel | ClaimCall | RenewClaim | ReleaseClaim | ShowPresence | Ping
+AnyExtensionEvent = (
+    Welcome | Attached | RunAttached | Ok | Pong | ExtensionError | CaughtUp | Detached | Run | Goaway
+)
 
 ExtensionCommand = Annotated[AnyCommand, Field(discriminator="type")]
 ExtensionEvent = Annotated[AnyExtensionEvent, Field(discriminator="type")]
@@ -202,10 +320,6 @@ extension_event: TypeAdapter[AnyExtensionEvent] = TypeAdapter(ExtensionEvent)
 RESERVED_COMMANDS = frozenset(
     {
         "antiphon:auth",
-        "antiphon:claim",
-        "antiphon:renew",
-        "antiphon:release",
-        "antiphon:presence",
         "antiphon:feed.subscribe",
         "antiphon:feed.unsubscribe",
     }

@@ -79,6 +79,21 @@ class ItemReference(Wire):
     id: Id
 
 
+class InputCompaction(Wire):
+    """A compacted history, sent back. It holds all that came before it."""
+
+    type: Literal["compaction"]
+    encrypted_content: str
+    id: Id | None = opt()
+
+
+class CompactionTrigger(Wire):
+    """Asks for a compaction and nothing else. It is the last item."""
+
+    type: Literal["compaction_trigger"]
+    id: Id | None = opt()
+
+
 class UnknownInputItem(Wire):
     """An item the server does not act on. It is passed on as it is."""
 
@@ -93,6 +108,8 @@ KnownInputItem = Annotated[
     | InputCustomToolCall
     | InputCustomToolCallOutput
     | InputReasoning
+    | InputCompaction
+    | CompactionTrigger
     | ItemReference,
     Field(discriminator="type"),
 ]

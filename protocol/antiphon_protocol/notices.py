@@ -6,7 +6,8 @@ from typing import Annotated, Any, Literal
 
 from pydantic import Field
 
-from antiphon_protocol.base import Count, Id, JsonObject, StreamId, Wire, opt
+from antiphon_protocol.base import Count, Id, StreamId, Wire, opt
+from antiphon_protocol.held import CallConflict
 
 
 class Notice(Wire):
@@ -33,7 +34,7 @@ class FailedSteer(Wire):
     """A steering message handed back."""
 
     previous_response_id: Id
-    input: str | list[JsonObject]
+    input: str | list[Any]
     id: Id | None = opt()
 
 
@@ -54,6 +55,7 @@ class CallStub(Wire):
         "computer_call_output",
         "shell_call_output",
         "apply_patch_call_output",
+        "local_shell_call_output",
     ]
     call_id: Id
     name: str | None = opt("Of a function.")
@@ -98,11 +100,12 @@ class SteerFailed(Notice):
     steer: FailedSteer
 
 
-class InjectError(Wire):
-    """Why outputs were handed back."""
+class InjectError(CallConflict):
+    """Why outputs were handed back. Fields that belong to one code stand beside `code`."""
 
     code: Id
     message: str
+    param: str | None = opt("The field at fault.")
 
 
 class InjectCreated(Notice):
@@ -110,6 +113,7 @@ class InjectCreated(Notice):
 
     type: Literal["response.inject.created"]
     response_id: Id
+    duplicate: Literal[True] | None = opt("They had been taken from this sender before.")
 
 
 class InjectFailed(Notice):

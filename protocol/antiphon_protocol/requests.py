@@ -20,12 +20,24 @@ class CreateExtras(Wire):
 
     model_config = ConfigDict(extra="forbid")
 
+    client_tools: Literal["return", "hold"] | None = opt(
+        "`return`: the response completes with the client's calls open. `hold`: the run waits for their outputs."
+    )
+    deadline_s: Annotated[float, Field(gt=0, le=604_800)] | None = opt("How long a held call waits, seconds.")
+    on_expiry: Literal["fail", "cancel", "wait"] | None = opt("What happens then.")
     on_disconnect: Literal["continue"] | Annotated[float, Field(ge=0, le=86_400)] | None = opt(
         "`continue`, or seconds after which a run that nobody listens to is cancelled."
     )
     labels: dict[Short, Annotated[str, Field(max_length=256)]] | None = opt("Shown in RunState.", max_length=16)
     visibility: Literal["tenant", "private"] | None = opt("`private`: only the creator and operators see the run.")
     upstream_authorization: str | None = opt("The caller's own upstream credential. Never echoed, logged, stored.")
+
+
+class CompactionRule(Wire):
+    """When a history is compacted. compact_threshold: tokens."""
+
+    type: Literal["compaction"]
+    compact_threshold: Annotated[int, Field(ge=1000)] | None = None
 
 
 class CreateRequest(Wire):
@@ -57,6 +69,7 @@ class CreateRequest(Wire):
     safety_identifier: str | None = None
     prompt_cache_key: str | None = None
     service_tier: str | None = None
+    context_management: list[CompactionRule] | None = None
     antiphon: CreateExtras | None = None
 
 
@@ -87,11 +100,22 @@ class ResponseSteer(Wire):
 
     type: Literal["response.steer"]
     previous_response_id: Id
-    input: str | list[JsonObject]
+    input: str | list[Any]
+
+
+class AnswerExtras(Wire):
+    """Our own object in an injected output. It is taken out; an unknown key in it is refused."""
+
+    model_config = ConfigDict(extra="forbid")
+
+    result_id: Annotated[str, Field(min_length=1, max_length=256)] | None = opt(
+        "The sender's name of this result: a repeat under it is recognised from any connection."
+    )
+    fence: Count | None = opt("Of the claim under which it was made.")
 
 
 class ResponseInject(Wire):
-    """Tool outputs for a run in progress."""
+    """Outputs for the held calls of a run in progress: all of them are taken, or none. See `AnswerExtras`."""
 
     type: Literal["response.inject"]
     response_id: Id

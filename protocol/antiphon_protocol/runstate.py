@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from typing import Any, Literal
+from typing import Literal
 
 from pydantic import Field
 
 from antiphon_protocol.base import Count, Id, Wire, opt
+from antiphon_protocol.held import Participant, ParticipantCount, PendingCall, ResolvedCall
 from antiphon_protocol.response import Usage
 
 State = Literal["queued", "running", "waiting_for_tool", "completed", "incomplete", "failed", "cancelled"]
@@ -19,7 +20,16 @@ class Terminal(Wire):
     status: Literal["completed", "incomplete", "failed", "cancelled"]
     code: str | None = opt("The reason of an incomplete run, the error code of a failed one.")
     by: str | None = opt("Principal that cancelled the run.")
-    successor: Id | None = opt("Reserved.")
+    successor: Id | None = opt("The run that follows because this one was steered.")
+
+
+class SteerState(Wire):
+    """A steering message: `accepted` while the run goes on, `pending` while it waits for outputs of the client,
+    `applied` in the input of another response, or `failed`."""
+
+    id: Id
+    stage: Literal["accepted", "pending", "applied", "failed"]
+    principal: Id = Field(description="Who sent it.")
 
 
 class RunState(Wire):
@@ -52,11 +62,11 @@ class RunState(Wire):
     step: Count = Field(default=0, description="Model calls begun so far.")
     current_tool: str | None = None
     head: int = Field(ge=-1, description="Number of the last event in the log, -1 while it is empty.")
-    pending_calls: list[Any] = Field(default_factory=list)
+    pending_calls: list[PendingCall] = Field(default_factory=list, description="Held calls without an answer.")
     open_calls: list[Id] = Field(default_factory=list, description="Calls a completed run left to answer.")
-    resolved_calls: list[Any] = Field(default_factory=list)
-    participants: list[Any] = Field(default_factory=list)
-    steers: list[Any] = Field(default_factory=list)
+    resolved_calls: list[ResolvedCall] = Field(default_factory=list, description="The last 100, oldest first.")
+    participants: list[Participant] | list[ParticipantCount] = Field(default_factory=list)
+    steers: list[SteerState] = Field(default_factory=list)
     usage: Usage | None = None
     cost: float | None = None
     terminal: Terminal | None = None

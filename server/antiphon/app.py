@@ -14,20 +14,14 @@ from antiphon.journal.sqlite import SqliteJournal
 from antiphon.ops.lifecycle import Lifecycle
 from antiphon.ops.registry import RunRegistry
 from antiphon.ports import Authenticator, Clock, Ids
-from antiphon.runs.directory import RunDirectory
-from antiphon.runs.ending import RunEnder
-from antiphon.runs.idempotency import IdempotencyKeys
-from antiphon.runs.janitor import Janitor
-from antiphon.runs.loop import RunLoop
-from antiphon.runs.recovery import Recovery
-from antiphon.runs.service import RunService
-from antiphon.runs.supervisor import Supervisor
-from antiphon.session.engine import Engine
+from antiphon.runs.engine import Engine
+from antiphon.runs.sealing import Sealer
 from antiphon.session.hub import Hub
 from antiphon.settings import Settings
 from antiphon.store.database import DatabaseLock, migrate, open_reader
 from antiphon.store.responses import ResponseReader
 from antiphon.store.writer import SqliteWriter
+from antiphon.tools.build import build_toolbox
 from antiphon.transport.asgi import build_asgi
 from antiphon.upstream.build import build_upstreams
 
@@ -49,44 +43,30 @@ class Antiphon:
         self.settings = settings
         database = settings.database_path
         self._lock = DatabaseLock(database)
-        self._engine = open_reader(database)
-        self._reader = ResponseReader(self._engine)
+        self._database = open_reader(database)
+        self._reader = ResponseReader(self._database)
         self._writer = SqliteWriter(database, full_sync=settings.journal.mode == "strict")
         self._journal = SqliteJournal(self._writer, self._reader, settings.journal)
         self._router = build_upstreams(settings, clock, config)
         self.lifecycle = Lifecycle(ids.token(), clock)
         self.registry = RunRegistry(self.lifecycle, clock)
-        directory = RunDirectory(self._reader, self._journal)
-        ender = RunEnder(self._journal, self.registry, clock, settings)
-        loop = RunLoop(self._journal, self.registry, ender)
-        self._supervisor = Supervisor(loop, ender, directory, settings.store.grace_s)
-        keys = IdempotencyKeys(self._reader, clock)
-        self.service = RunService(
+        self._toolbox = build_toolbox(settings, clock, config)
+        seal_key = settings.seal_key.get_secret_value() if settings.seal_key is not None else None
+        self._sealer = Sealer(seal_key, settings.data_path / "seal.key")
+        self.engine = Engine(
             settings=settings,
-            router=self._router,
-            journal=self._journal,
-            registry=self.registry,
-            directory=directory,
-            supervisor=self._supervisor,
-            keys=keys,
+            clock=clock,
+            ids=ids,
+            reader=self._reader,
             writer=self._writer,
-            clock=clock,
-            ids=ids,
-        )
-        self._recovery = Recovery(self._reader, self._writer, settings.journal, clock, ids)
-        self._janitor = Janitor(self._writer, self.registry, keys, clock, settings.journal.retention_s)
-        self.hub = Hub(settings.timeouts.keepalive_s)
-        engine = Engine(
-            settings=settings,
-            service=self.service,
-            directory=directory,
-            supervisor=self._supervisor,
-            registry=self.registry,
             journal=self._journal,
-            clock=clock,
-            ids=ids,
+            registry=self.registry,
+            router=self._router,
+            toolbox=self._toolbox,
+            sealer=self._sealer,
         )
-        self.asgi = build_asgi(engine, self.hub, self._authenticator(), self._router.models, self._ready)
+        self.hub = Hub(settings.timeouts.keepalive_s)
+        self.asgi = build_asgi(self.engine, self.hub, self._authenticator(), self._router.models, self._ready)
         self._draining = False
 
     async def start(self) -> None:
@@ -94,46 +74,48 @@ class Antiphon:
         self._lock.acquire()
         try:
             await asyncio.to_thread(migrate, self.settings.database_path)
+            await asyncio.to_thread(self._sealer.load)
             self._writer.start()
-            await self._recovery.recover()
+            await self.engine.recovery.recover()
         except BaseException as error:
             await self._let_go()
             if isinstance(error, StorageError):
                 path = self.settings.database_path
                 raise StartupError(f"the database {path} cannot be used: {error.__cause__}") from error
             raise
-        self._janitor.start()
+        self.engine.janitor.start()
         self.hub.start()
 
     async def drain(self) -> None:
         """Go away in order: readiness fails, work is refused aloud, running turns get time, sockets close."""
         timeouts = self.settings.timeouts
         self._draining = True
-        log.info("draining", running=self._supervisor.running, connections=len(self.hub))
+        log.info("draining", running=self.engine.supervisor.running, connections=len(self.hub))
         await asyncio.sleep(timeouts.drain_pause_s)
-        self.service.draining = True
+        self.engine.service.draining = True
         self.hub.drain(timeouts.drain_s)
         try:
             async with asyncio.timeout(timeouts.drain_s):
-                await self._supervisor.wait_idle()
+                await self.engine.supervisor.wait_idle()
         except TimeoutError:
-            log.warning("drain_budget_spent", running=self._supervisor.running)
-        await self._supervisor.stop_all()
+            log.warning("drain_budget_spent", running=self.engine.supervisor.running)
+        await self.engine.supervisor.stop_all()
         self.hub.shut()
 
     async def stop(self) -> None:
         """End everything that is left and let go of files and connections."""
-        self.service.draining = True
-        await self._supervisor.stop_all()
+        self.engine.service.draining = True
+        await self.engine.supervisor.stop_all()
         await self.hub.stop()
-        await self._janitor.stop()
+        await self.engine.janitor.stop()
+        await self._toolbox.aclose()
         await self._router.aclose()
         await self._journal.aclose()
         await self._let_go()
 
     async def _let_go(self) -> None:
         await self._writer.stop()
-        await self._engine.dispose()
+        await self._database.dispose()
         self._lock.release()
 
     async def _ready(self) -> str:

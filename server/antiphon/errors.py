@@ -5,6 +5,7 @@ AntiphonError
 │   ├── Unauthorized    401, no or unknown credentials
 │   └── CursorError     the position asked for cannot be served
 ├── UpstreamError       a model server refused, broke off or was silent
+├── ToolError           a tool of the server failed; the model is told
 ├── StorageError        the store did not take or give the data
 ├── Draining            we are shutting down
 └── StartupError        the process cannot start; the message tells the operator what to change
@@ -91,14 +92,27 @@ class CursorError(RequestError):
 class UpstreamError(AntiphonError):
     """The model server refused, broke off, was silent or could not be reached.
 
-    http_status: what the upstream answered, None where there was no answer.
+    http_status: what the upstream answered, None where there was no answer. is_upstreams_fault: it would have
+    happened to any call, so that another attempt, or another model, can go well; absent: statuses from 503 on.
     """
 
     default_code = "upstream_error"
 
-    def __init__(self, message: str, *, http_status: int | None = None, **kwargs: Any) -> None:
+    def __init__(
+        self,
+        message: str,
+        *,
+        http_status: int | None = None,
+        is_upstreams_fault: bool | None = None,
+        **kwargs: Any,
+    ) -> None:
         super().__init__(message, **kwargs)
         self.http_status = http_status
+        self.is_upstreams_fault = self.status >= 503 if is_upstreams_fault is None else is_upstreams_fault
+
+
+class ToolError(AntiphonError):
+    """A tool of the server failed. The model reads the message; it ends no run and has no code of its own."""
 
 
 class StorageError(AntiphonError):

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Mapping, Sequence
-from dataclasses import dataclass, field
-from typing import Any, Protocol
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Literal, Protocol
 
 from antiphon.core.principal import Principal
 
@@ -39,14 +39,15 @@ class ModelCall:
 
     model: the name the upstream knows. body: the complete JSON body as the upstream takes it
     (`stream` true, `store` false, history already in `input`). caller_token: the caller's own upstream
-    credential, or None.
+    credential, or None. on_degraded: told once, before any output, that another model answers: the one asked for
+    and the one that does, by the names clients use. None forbids that another model answers.
     """
 
     run_id: str
     model: str
     body: bytes
     caller_token: str | None = None
-    extra: Mapping[str, Any] = field(default_factory=dict)
+    on_degraded: Callable[[str, str], None] | None = None
 
 
 class Upstream(Protocol):
@@ -54,9 +55,11 @@ class Upstream(Protocol):
 
     Events are JSON objects as bytes, shaped as Responses stream events; their ids and numbers are the
     upstream's own and will be replaced. Several events that are there at once come in one batch.
+    tools: names of tools of the server that its models are offered without being asked for.
     """
 
     name: str
+    tools: tuple[str, ...]
 
     def stream(self, call: ModelCall) -> AsyncIterator[Sequence[bytes]]:
         """Run the call. Closing the iterator closes the upstream connection at once.
@@ -72,6 +75,110 @@ class Upstream(Protocol):
 
     async def aclose(self) -> None:
         """Release connections."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class ToolSpec:
+    """A tool of the server as the model and the clients get to know it.
+
+    name: its own name, unique within its `server_label`. parameters: JSON Schema of its arguments (an object).
+    server_label: of the MCP server; `antiphon` for `http` and `python` tools. item_type: how its calls appear in
+    the output. side_effects: a call must never be made twice. needs_approval: a person is asked before each call.
+    max_output_bytes: of its text in UTF-8; more is an error.
+    """
+
+    name: str
+    description: str
+    parameters: Mapping[str, Any]
+    server_label: str = "antiphon"
+    item_type: Literal["mcp_call", "web_search_call"] = "mcp_call"
+    side_effects: bool = True
+    needs_approval: bool = False
+    timeout_s: float = 30.0
+    max_output_bytes: int = 1024 * 1024
+
+
+@dataclass(frozen=True, slots=True)
+class ToolContext:
+    """For whom a call is made."""
+
+    tenant: str
+    principal: str
+    run_id: str
+    call_id: str
+
+
+@dataclass(frozen=True, slots=True)
+class ToolOutput:
+    """What a call gave. text: for the model. action: of a `web_search_call` item (`{"type": "search", ...}`)."""
+
+    text: str
+    action: Mapping[str, Any] | None = None
+
+
+class Tool(Protocol):
+    """Something the server can do for a model."""
+
+    spec: ToolSpec
+
+    async def call(self, arguments: dict[str, Any], context: ToolContext) -> ToolOutput:
+        """Make one call; `arguments` fit the schema. Cancelling it stops it.
+
+        Raises ToolError with a sentence the model can use.
+        """
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class ToolList:
+    """The tools of one server label, or why they could not be listed.
+
+    listed: the label was asked for by a `mcp` tool of the request, so that clients get an `mcp_list_tools` item.
+    """
+
+    server_label: str
+    tools: Sequence[Tool] = ()
+    error: str | None = None
+    listed: bool = True
+
+
+class OpenTools(Protocol):
+    """The server's tools of one run, open until `aclose`."""
+
+    lists: Sequence[ToolList]
+
+    async def aclose(self) -> None:
+        """Let go of what the run's own declarations opened."""
+        ...
+
+
+class Toolbox(Protocol):
+    """Every tool the server can execute."""
+
+    def check(self, declared: Sequence[Mapping[str, Any]]) -> None:
+        """Refuse `mcp` and `web_search` tools of a request that can never work. Raises RequestError."""
+        ...
+
+    @property
+    def offers_unasked(self) -> bool:
+        """Whether some tools are offered to every run."""
+        ...
+
+    def owns_web_search(self) -> bool:
+        """Whether a search provider is configured."""
+        ...
+
+    async def open(self, declared: Sequence[Mapping[str, Any]], tenant: str, always: Sequence[str]) -> OpenTools:
+        """The tools a run may use. declared: the request's tools of types `mcp` and, if owned here, `web_search*`.
+
+        always: names of configured or built-in tools that are offered without being asked for, beside those
+        configured so. Never raises for a server that cannot be listed: its list holds the error.
+        """
+        ...
+
+    async def aclose(self) -> None:
+        """End the MCP servers that all runs share, and let go of connections."""
         ...
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import ipaddress
 import os
 import tomllib
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, Literal
 
@@ -18,6 +19,7 @@ from pydantic_settings import (
 )
 
 from antiphon.errors import StartupError
+from antiphon.settings_tools import ToolSettings, ToolsSettings, WebSearchSettings
 
 MIB = 1024 * 1024
 
@@ -88,7 +90,35 @@ class TimeoutSettings(_Table):
     )
     drain_s: float = Field(30, ge=0, description="What running turns get at shutdown.")
     upstream_connect_s: float = Field(10, gt=0)
+    upstream_first_byte_s: float | None = Field(
+        None, gt=0, description="From a call to the first byte of its answer; absent: as `upstream_idle_s`."
+    )
     upstream_idle_s: float = Field(300, gt=0, description="Longest silence of an upstream in mid-answer.")
+    claim_lease_s: float = Field(30, gt=0, description="How long a claim of a held call lasts unless renewed.")
+
+
+class RetrySettings(_Table):
+    """A failed call of a model is made again, as long as nothing of its answer was delivered."""
+
+    max_attempts: int = Field(3, ge=1, le=20, description="Calls in all; 1 repeats nothing.")
+    base_ms: float = Field(500, ge=0, description="Upper end of the first random wait; it doubles each time.")
+    max_wait_s: float = Field(8, ge=0, description="Where it stops doubling.")
+    retry_after_max_s: float = Field(
+        20, ge=0, description="An upstream whose Retry-After is longer fails the call at once."
+    )
+
+
+class BreakerSettings(_Table):
+    """An upstream that keeps failing is left alone for a while, then one call probes it."""
+
+    failures: int = Field(5, ge=1, description="Failures in a row after which it is not asked any more.")
+    open_s: float = Field(30, gt=0, description="How long.")
+
+
+class LoopSettings(_Table):
+    """How long a run may go on by itself."""
+
+    max_rounds: int = Field(10, ge=1, le=1000, description="Model calls of one run; then it ends `incomplete`.")
 
 
 class UpstreamSettings(_Table):
@@ -96,11 +126,20 @@ class UpstreamSettings(_Table):
 
     name: str
     url: str
-    api: Literal["responses"] = "responses"
+    api: Literal["responses", "chat"] = Field("responses", description="`responses`, or `chat`.")
     key: SecretStr | None = None
     key_env: str | None = None
     models: tuple[str, ...] | None = Field(None, description="Absent: asked from /models.")
     caller_key: bool = Field(False, description="Callers may bring their own token for this upstream.")
+    native_tools: tuple[str, ...] | None = Field(
+        None,
+        description="Tool types it executes itself, such as `web_search`. Absent: all with `responses`, none with "
+        "`chat`.",
+    )
+    ignore_tools: tuple[str, ...] = Field(
+        (), description="Tool types that are left out of a request where nobody here has them, instead of refused."
+    )
+    native_compaction: bool = Field(False, description="It compacts histories itself; the server leaves it to it.")
 
 
 class TenantSettings(_Table):
@@ -137,8 +176,12 @@ class Settings(BaseSettings):
     log_level: Literal["debug", "info", "warning", "error"] = Field("info", description="Least severe line shown.")
     log_format: Literal["auto", "json", "console"] = Field("auto", description="`auto`: console on a terminal.")
 
+    seal_key: SecretStr | None = Field(
+        None, description="Seals compactions, at least 32 characters; absent: `seal.key` in the data folder."
+    )
+
     upstream_url: str | None = Field(None, description="One model server without a file: its base URL with `/v1`.")
-    upstream_api: Literal["responses"] = Field("responses", description="The API it speaks.")
+    upstream_api: Literal["responses", "chat"] = Field("responses", description="`responses`, or `chat`.")
     upstream_key: SecretStr | None = Field(None, description="Its key.")
     upstream_model: str | None = Field(None, description="Its one model; absent: asked from /models.")
 
@@ -146,9 +189,18 @@ class Settings(BaseSettings):
     store: StoreSettings = StoreSettings()
     limits: LimitSettings = LimitSettings()
     timeouts: TimeoutSettings = TimeoutSettings()
+    retry: RetrySettings = RetrySettings()
+    breaker: BreakerSettings = BreakerSettings()
+    fallbacks: dict[str, tuple[str, ...]] = Field(
+        {}, description="By model, the models that answer in its place when its upstream fails, in order."
+    )
+    loop: LoopSettings = LoopSettings()
     upstream: tuple[UpstreamSettings, ...] = ()
     tenant: tuple[TenantSettings, ...] = ()
     key: tuple[KeySettings, ...] = ()
+    tools: ToolsSettings = ToolsSettings()
+    tool: tuple[ToolSettings, ...] = ()
+    web_search: WebSearchSettings = WebSearchSettings()
 
     @classmethod
     def settings_customise_sources(
@@ -174,12 +226,24 @@ class Settings(BaseSettings):
                 f"{why}authentication is required, but no [[key]] is configured; add one (sha256 of the key) "
                 f"or {'bind 127.0.0.1' if self.auth is None else 'leave auth out'}"
             )
+        names = [tool.name for tool in self.tool]
+        for name in names:
+            if names.count(name) > 1:
+                raise ValueError(f"two tools are named {name!r}; names must differ")
         known = {tenant.id for tenant in self.tenant} | {"default"}
         for key in self.key:
             if key.tenant not in known:
                 raise ValueError(
                     f"key {key.name or key.sha256[:12]!r} names tenant {key.tenant!r}, which is not configured"
                 )
+        return self
+
+    @model_validator(mode="after")
+    def _check_fallbacks(self) -> Settings:
+        for model in self.fallbacks:
+            way = _circle(self.fallbacks, [model])
+            if way is not None:
+                raise ValueError(f"fallbacks go round in a circle: {' -> '.join(way)}")
         return self
 
     @property
@@ -228,6 +292,17 @@ class Settings(BaseSettings):
         return (short, *self.upstream)
 
 
+def _circle(fallbacks: Mapping[str, Sequence[str]], way: list[str]) -> list[str] | None:
+    """The first circle that goes on from the end of `way`, None if there is none."""
+    for model in fallbacks.get(way[-1], ()):
+        if model in way:
+            return [*way[way.index(model) :], model]
+        found = _circle(fallbacks, [*way, model])
+        if found is not None:
+            return found
+    return None
+
+
 def find_config(explicit: Path | None, data_dir: Path) -> Path | None:
     """The configuration file: the one named, else `antiphon.toml` here, else in the data folder.
 
@@ -272,6 +347,7 @@ def _refuse_unknown_variables(settings: Settings) -> None:
     """A misspelt variable must not be lost silently; pydantic looks only for those it knows."""
     known = {f"ANTIPHON_{name.upper()}" for name in Settings.model_fields} | _OTHER_VARIABLES
     known |= {upstream.key_env for upstream in settings.upstream if upstream.key_env}
+    known |= {name for tool in settings.tool for name in tool.variables} | {settings.web_search.key_env or ""}
     lines = [
         f"  {name}: there is no such setting"
         for name in sorted(os.environ)

@@ -13,9 +13,6 @@ from tests.architecture.sources import sources
 RESERVED: frozenset[str] = frozenset()
 """Codes that clients are told about before a release sends them. None at present."""
 
-VENDOR = frozenset({"steering_not_supported"})
-"""Codes of OpenAI's that we send in its own frames; PROTOCOL 12 says so."""
-
 
 def strings_in(node: ast.expr | None) -> Iterator[str]:
     """The values an expression may have that are written out in it, for instance of `x or "a"`."""
@@ -66,7 +63,7 @@ USED = {code: source.name for source in sources() for code in codes_in(source.tr
 
 @pytest.mark.parametrize("code", sorted(USED))
 def test_a_code_the_server_uses_is_in_the_table(code: str) -> None:
-    known = CODES.keys() | INCOMPLETE_REASONS.keys() | VENDOR
+    known = CODES.keys() | INCOMPLETE_REASONS.keys()
     assert code in known, f"{USED[code]} uses it"
 
 

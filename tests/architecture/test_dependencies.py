@@ -21,7 +21,13 @@ release in which a server has several nodes."""
 THROUGH = {"websockets": "uvicorn.protocols.websockets.websockets_sansio_impl"}
 """Libraries that work for the server inside a class it derives from, and the module of that class."""
 
-BROUGHT_ALONG = {"pydantic_core": "pydantic", "yarl": "aiohttp"}
+BROUGHT_ALONG = {
+    "anyio": "mcp",
+    "mcp_types": "mcp",
+    "pydantic_core": "pydantic",
+    "referencing": "jsonschema",
+    "yarl": "aiohttp",
+}
 """Libraries that are part of another one's interface and are released for it."""
 
 NAMED_IN_TEXT = {"aiosqlite": "sqlite+aiosqlite"}

@@ -9,7 +9,7 @@ import pytest
 
 from tests.architecture.sources import ROOT, Source, sources
 
-EVERYBODY = frozenset({"", "core", "ports", "errors", "settings"})
+EVERYBODY = frozenset({"", "core", "ports", "errors", "settings", "settings_tools"})
 """What each layer may import beside itself. The empty name is the package, for its version."""
 
 ALLOWED: dict[str, frozenset[str]] = {
@@ -29,7 +29,8 @@ FOUNDATION: dict[str, frozenset[str]] = {
     "core": frozenset({"core", "errors"}),
     "ports": frozenset({"core"}),
     "errors": frozenset(),
-    "settings": frozenset({"errors"}),
+    "settings": frozenset({"errors", "settings_tools"}),
+    "settings_tools": frozenset(),
     "clock": frozenset({"ports"}),
     "settings_reference": frozenset({"settings"}),
     "": frozenset(),
@@ -43,10 +44,16 @@ ADAPTERS = frozenset(
     {
         "clock",
         "governance.identity",
+        "tools.build",
+        "tools.toolbox",
         "transport.asgi",
         "upstream.build",
+        "upstream.chat.upstream",
         "upstream.demo",
         "upstream.echo",
+        "upstream.fallback",
+        "upstream.http_upstream",
+        "upstream.resilient",
         "upstream.responses",
         "upstream.script",
         "upstream.transport",

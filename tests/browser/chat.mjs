@@ -6,11 +6,12 @@
  */
 import { createInterface } from 'node:readline';
 import { basics } from './scenarios_basics.mjs';
-import { continuity } from './scenarios_continuity.mjs';
+import { behindRelay, continuity } from './scenarios_continuity.mjs';
 import { failures } from './scenarios_failures.mjs';
+import { questions } from './scenarios_questions.mjs';
 import { Tab, launch } from './tab.mjs';
 
-const SCENARIOS = { ...basics, ...continuity, ...failures };
+const SCENARIOS = { ...basics, ...continuity, ...failures, ...questions };
 const [name, url] = process.argv.slice(2);
 
 const answers = createInterface({ input: process.stdin })[Symbol.asyncIterator]();
@@ -26,7 +27,7 @@ const tabs = [];
 try {
   const context = await browser.newContext({ locale: 'en-GB', timezoneId: 'Europe/Vienna' });
   const another = async () => tabs[tabs.push(await Tab.in(context)) - 1];
-  await SCENARIOS[name]({ tab: await another(), context, url: `${url}/`, another, ask });
+  await SCENARIOS[name]({ tab: await another(), context, url: `${url}/`, another, ask, behindRelay });
 } catch (error) {
   for (const tab of tabs) console.error(await tab.describe());
   throw error;

@@ -5,7 +5,7 @@ import { PATIENT, SLOW } from './scenarios_basics.mjs';
 import { NETWORK_NOISE, textOf } from './tab.mjs';
 
 /** Runs a scenario behind a relay, which is closed at its end. */
-async function behindRelay(url, run) {
+export async function behindRelay(url, run) {
   const relay = await Relay.to(url);
   try {
     await run(relay);
@@ -174,15 +174,32 @@ export const continuity = {
     for (const each of [tab, second]) each.assertClean();
   },
 
+  async a_call_of_a_closed_tab_is_answered_by_the_one_that_is_left({ tab, another, url }) {
+    await tab.open(url);
+    const second = await another();
+    await second.open(url);
+    await tab.send('What time is it?');
+    await second.until(() => document.querySelector('.entry'));
+    await second.page.click('.entry');
+    await second.hasWritten(5);
+    await tab.page.close();
+    await second.done();
+    const output = (await second.response()).output.map(({ type }) => type);
+    assert.equal(output.filter((type) => type === 'function_call_output').length, 1);
+    assert.match((await second.answers()).at(-1), /the tool has answered/);
+    second.assertClean();
+  },
+
   async a_call_is_answered_once_although_two_tabs_watch({ tab, another, url }) {
     await tab.open(url);
     const second = await another();
     await second.open(url);
     await tab.send('What time is it?');
-    await tab.done(2);
+    await second.until(() => document.querySelector('.entry'));
     await second.page.click('.entry');
-    await second.done(2);
-    assert.equal((await tab.turns()).length, 2);
+    await Promise.all([tab.done(), second.done()]);
+    const output = (await tab.response()).output.map(({ type }) => type);
+    assert.equal(output.filter((type) => type === 'function_call_output').length, 1);
     assert.deepEqual(await second.answers(), await tab.answers());
     for (const each of [tab, second]) each.assertClean();
   },

@@ -111,6 +111,15 @@ export class Tab {
     assert.equal(textOf({ output: (await this.turns()).at(-1).items }), wanted);
   }
 
+  /** The texts of all messages of the last answer are those that the server has. */
+  async matchesText() {
+    const messages = (await this.response()).output.filter(({ type }) => type === 'message');
+    assert.deepEqual(
+      (await this.answers()).slice(-messages.length),
+      messages.map((message) => textOf({ output: [message] })),
+    );
+  }
+
   /** What is to be seen, for somebody who has to find out why a scenario failed. */
   async describe() {
     if (this.page.isClosed()) return 'a closed tab';

@@ -17,6 +17,7 @@ from tests.support.server import ServerProcess, running_server
 pytestmark = pytest.mark.browser
 
 HERE = Path(__file__).parent
+NODE_CLIENTS = HERE.parent / "clients" / "node"
 Restart = Callable[[], Awaitable[str]]
 """Kills the server, starts it again, gives its new address."""
 BROWSERS = ("chromium", "chromium-browser", "google-chrome")
@@ -31,6 +32,24 @@ text = "word{{n}} ß 漢字 👩‍💻 "
 rate = {words_per_s}
 repeat = 40
 """
+CALLING = """
+description = "One call, and an answer once it has its output."
+[[turns]]
+[[turns.steps]]
+text = "One thing first."
+[[turns.steps]]
+call = {call}
+[[turns]]
+[[turns.steps]]
+text = "Thank you, that is all I needed."
+"""
+CALLS = {
+    "asking": '{ name = "ask_person", arguments = { question = "Which colour shall it be?", '
+    'choices = ["Red", "Green", "Something in between that needs a few words"] } }',
+    "ordering": '{ name = "order", arguments = { number = 7 } }',
+}
+ORDER_TOOL = {"name": "order", "kind": "python", "entry": "tests.tools.sample_tools:order", "always": True}
+
 WORDS_PER_S = {"page": 80, "patient": 25}
 """160 words: two and six seconds."""
 
@@ -56,12 +75,16 @@ def _node() -> str:
         _absent("browser tests: no Node found")
     if not (HERE / "node_modules" / "playwright-core").is_dir():
         _absent("browser tests: playwright-core is missing, run `npm ci --prefix tests/browser`")
+    if not (NODE_CLIENTS / "node_modules" / "ws").is_dir():
+        _absent("browser tests: ws is missing, run `npm ci --prefix tests/clients/node`")
     return node
 
 
 def _write_scripts(data_dir: Path) -> None:
     scripts = data_dir / "scripts"
     scripts.mkdir()
+    for name, call in CALLS.items():
+        (scripts / f"{name}.toml").write_text(CALLING.format(call=call), encoding="utf-8")
     for name, words_per_s in WORDS_PER_S.items():
         (scripts / f"{name}.toml").write_text(SCRIPT.format(words_per_s=words_per_s), encoding="utf-8")
 
@@ -127,6 +150,16 @@ SCENARIOS = [
     "stop_works_after_a_reload",
     "a_second_tab_sees_the_same_conversation_live",
     "a_call_is_answered_once_although_two_tabs_watch",
+    "a_call_of_a_closed_tab_is_answered_by_the_one_that_is_left",
+    "the_demo_asks_and_goes_on_with_the_choice_of_the_person",
+    "a_question_is_answered_with_the_keyboard_alone",
+    "a_draft_that_is_being_written_keeps_the_focus",
+    "a_program_without_hello_answers_and_both_tabs_see_it",
+    "the_other_tab_answers_after_a_reload_in_mid_wait",
+    "of_two_answers_the_first_counts_and_the_other_is_told_quietly",
+    "an_answer_given_without_a_network_arrives_when_it_is_back",
+    "stop_ends_a_question_and_the_conversation_goes_on",
+    "a_waiting_question_fits_a_phone_and_names_every_control",
     "an_unknown_model_is_refused_with_the_sentence_of_the_server",
     "a_failed_answer_keeps_its_text_and_offers_a_retry",
     "a_lost_history_is_continued_in_a_new_conversation",
@@ -145,7 +178,19 @@ async def test_a_server_that_wants_a_key_says_so_in_one_sentence(tmp_path: Path)
     await _play("a_server_that_wants_a_key_is_explained", tmp_path, auth="required", key=[key])
 
 
-async def test_a_killed_server_is_told_truthfully_and_can_be_asked_again(tmp_path: Path) -> None:
+async def test_a_call_that_needs_approval_is_allowed_by_a_person(tmp_path: Path) -> None:
+    tool = {**ORDER_TOOL, "require_approval": "always"}
+    await _play("a_call_that_needs_approval_is_allowed_by_a_person", tmp_path, tool=[tool])
+
+
+RESTARTED = [
+    "a_killed_server_is_told_truthfully_and_can_be_asked_again",
+    "a_question_waits_across_a_restart_of_the_server",
+]
+
+
+@pytest.mark.parametrize("scenario", RESTARTED)
+async def test_across_a_kill_of_the_server(scenario: str, tmp_path: Path) -> None:
     _chromium()
     _write_scripts(tmp_path)
     async with ServerProcess(tmp_path) as server:
@@ -155,4 +200,4 @@ async def test_a_killed_server_is_told_truthfully_and_can_be_asked_again(tmp_pat
             await server.start()
             return server.url
 
-        await _run("a_killed_server_is_told_truthfully_and_can_be_asked_again", server.url, restart)
+        await _run(scenario, server.url, restart)

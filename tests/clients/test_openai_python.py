@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import asyncio
+import json
 from typing import Any
 from urllib.parse import urlsplit
 
 import pytest
 
 from tests.clients.checks import WEATHER, check_refusal, check_runs
+from tests.support.openai_union import validate_with_openai
 from tests.support.relay import DOWN, Relay
 from tests.support.sdk_processes import PYTHON_SCRIPTS, SCRIPT_S, need_python_sdks, run_script
 
@@ -56,6 +58,29 @@ async def test_http_streams_answers_and_lists_models(base_url: str) -> None:
     assert result["helped"].count("response.completed") == 2
 
 
+async def test_the_strict_helper_reads_a_run_with_tools_of_the_server_and_of_the_client(base_url: str) -> None:
+    result = await run("http_server_tools.py", base_url)
+    await check_runs(result, "sse")
+    first, second = result["output"]
+    assert first == ["mcp_list_tools", "mcp_call", "message", "function_call"]
+    assert second == ["mcp_list_tools", "message"]
+    assert result["helped"].count("response.mcp_call.completed") == 1
+    assert result["answer"] == "Now I know the time and the weather."
+    assert json.loads(result["clock"])["timezone"] == "UTC"
+
+
+async def test_the_beta_connection_answers_a_held_run_of_another_without_hello(base_url: str) -> None:
+    result = await run("inject_beta.py", base_url)
+    await check_runs(result)
+    first, repeated, late = result["replies"]
+    assert first["type"] == "response.inject.created"
+    assert (repeated["type"], repeated["duplicate"]) == ("response.inject.created", True)
+    assert (late["type"], late["error"]["code"]) == ("response.inject.failed", "already_resolved")
+    kinds = ["mcp_list_tools", "mcp_call", "message", "function_call", "function_call_output", "message"]
+    assert result["items"] == kinds
+    assert result["answer"].endswith("Now I know the time and the weather.")
+
+
 async def test_a_background_run_is_read_from_any_number_cancelled_and_deleted(base_url: str) -> None:
     result = await run("http_background.py", base_url)
     runs = await check_runs(result, "sse")
@@ -73,6 +98,17 @@ async def test_the_accumulator_projects_every_kind_of_item_and_keeps_what_a_fail
     assert result["arguments"][2].startswith("*** Begin Patch")
     assert result["failed_with"] == "server_error"
     assert result["kept_text"] == "This begins well and then "
+
+
+async def test_a_steer_is_followed_on_its_lane_or_waits_for_the_output_of_a_call(base_url: str) -> None:
+    result = await run("ws_steer.py", base_url)
+    await check_runs(result)
+    followed, waited = result["notices"]
+    await asyncio.to_thread(validate_with_openai, followed + waited)
+    assert [notice["type"] for notice in followed] == ["response.steer.accepted"] * 2
+    assert [notice["type"] for notice in waited] == ["response.steer.accepted", "response.steer.pending"]
+    assert {notice["stream_id"] for notice in followed} == {"a"}
+    assert result["said"] == [["shorter", "and louder"], ["in Celsius"]]
 
 
 @pytest.mark.parametrize("settings", [{"timeouts": {"keepalive_s": 0.2}}])

@@ -20,7 +20,8 @@ from tests.support.server import running_server
 pytestmark = pytest.mark.codex
 TURN_S = 60.0
 COMMAND_OUTPUT = "hello"
-"""The demo model calls the first function tool, `exec_command`, with `echo hello`."""
+RUN_COMMAND = 'call = { name = "exec_command", arguments = { cmd = "echo hello" } }'
+"""What the demo model does with the first function tool of Codex, too."""
 CONFIG = """\
 model = "{model}"
 model_provider = "antiphon"
@@ -55,10 +56,12 @@ class Codex:
         config = CONFIG.format(model=model, base_url=f"http://127.0.0.1:{self.relay.port}/v1")
         (self.folder / "home" / "config.toml").write_text(config)
 
-    def script(self, *steps: str) -> None:
-        """Use a model that plays these steps on every call."""
-        lines = [line for step in steps for line in ("[[turns.steps]]", step)]
-        (self.folder / "server" / "scripts" / "ends.toml").write_text("\n".join(["[[turns]]", *lines]))
+    def script(self, *steps: str, then: str | None = None) -> None:
+        """Use a model that plays these steps on every call; then: what it plays once a tool has answered."""
+        lines = ["[[turns]]", *(line for step in steps for line in ("[[turns.steps]]", step))]
+        if then is not None:
+            lines += ["[[turns]]", "[[turns.steps]]", then]
+        (self.folder / "server" / "scripts" / "ends.toml").write_text("\n".join(lines))
         self.use("antiphon/script:ends")
 
     async def exec(self, *arguments: str, code: int = 0) -> list[dict[str, Any]]:
@@ -94,13 +97,18 @@ def completed(lines: list[dict[str, Any]], kind: str) -> list[dict[str, Any]]:
     return [line["item"] for line in lines if line["type"] == "item.completed" and line["item"]["type"] == kind]
 
 
+def ran(lines: list[dict[str, Any]]) -> list[tuple[int, str]]:
+    """Status and output of each command that Codex ran."""
+    commands = completed(lines, "command_execution")
+    return [(command["exit_code"], command["aggregated_output"].strip()) for command in commands]
+
+
 async def test_a_turn_with_a_command_takes_one_upgrade_three_creates_and_no_post(codex: Codex) -> None:
-    codex.use("antiphon/demo")
+    codex.script(RUN_COMMAND, then='text = "That was it."')
     lines = await codex.exec("run the command")
 
-    commands = completed(lines, "command_execution")
-    assert [(c["exit_code"], c["aggregated_output"].strip()) for c in commands] == [(0, COMMAND_OUTPUT)]
-    assert COMMAND_OUTPUT in completed(lines, "agent_message")[-1]["text"]
+    assert ran(lines) == [(0, COMMAND_OUTPUT)]
+    assert completed(lines, "agent_message")[-1]["text"] == "That was it."
     assert lines[-1]["type"] == "turn.completed"
     assert lines[-1]["usage"]["output_tokens"] > 0
 
@@ -111,6 +119,20 @@ async def test_a_turn_with_a_command_takes_one_upgrade_three_creates_and_no_post
     assert "previous_response_id" in turn
     assert [item["type"] for item in output["input"]] == ["function_call_output"]
     assert output["previous_response_id"] not in (None, turn["previous_response_id"])
+
+
+async def test_a_call_of_the_server_is_passed_over_and_costs_the_history_once_more(codex: Codex) -> None:
+    codex.use("antiphon/demo")
+    lines = await codex.exec("run the command")
+    assert ran(lines) == [(0, COMMAND_OUTPUT)]
+    assert COMMAND_OUTPUT in completed(lines, "agent_message")[-1]["text"]
+    assert lines[-1]["type"] == "turn.completed"
+    wire = codex.wire
+    assert (len(wire.upgrades), len(wire.creates), wire.posts) == (1, 3, 0)
+    output = wire.creates[-1]
+    assert output.get("previous_response_id") is None
+    assert output["input"][-1]["type"] == "function_call_output"
+    assert "mcp_call" not in [item["type"] for item in output["input"]]
 
 
 async def test_a_resumed_session_goes_on_with_its_whole_history(codex: Codex) -> None:

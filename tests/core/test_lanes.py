@@ -95,6 +95,30 @@ def test_only_a_started_turn_can_finish_and_a_mistake_changes_nothing() -> None:
     assert queue.finished("a2") == []
 
 
+def test_a_turn_that_waits_for_a_tool_gives_its_slot_away_and_goes_on_beside_the_others() -> None:
+    queue = lanes(running=1)
+    queue.submit("a", "a1")
+    queue.submit("b", "b1")
+    assert queue.park("a1") == ["b1"]
+    assert queue.park("a1") == []
+    queue.unpark("a1")
+    assert queue.running == 2
+    queue.submit("c", "c1")
+    assert queue.finished("a1") == []
+    assert queue.finished("b1") == ["c1"]
+
+
+def test_a_waiting_turn_that_ends_frees_its_lane_and_no_second_slot() -> None:
+    queue = lanes(running=1)
+    queue.submit("a", "a1")
+    queue.park("a1")
+    queue.submit("b", "b1")
+    queue.submit("a", "a2")
+    assert queue.finished("a1") == []
+    assert queue.running == 1
+    assert queue.finished("b1") == ["a2"]
+
+
 @pytest.mark.parametrize("name", ["a", "A-Z_0.9", "x" * 256])
 def test_a_legal_name_is_taken(name: str) -> None:
     assert check_lane_name(name) == name

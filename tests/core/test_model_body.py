@@ -41,6 +41,15 @@ def test_the_upstream_never_stores_and_always_streams_whatever_was_asked() -> No
     assert body(store=True, stream=False) == body()
 
 
+def test_context_management_is_left_only_to_upstreams_that_have_it() -> None:
+    raw = {"context_management": [{"type": "compaction", "compact_threshold": 1000}]}
+    assert "context_management" not in body(**raw)
+    assert (
+        orjson.loads(model_body(raw, "theirs", b"[]", native_compaction=True))["context_management"]
+        == (raw["context_management"])
+    )
+
+
 def test_settings_are_forwarded_as_the_client_sent_them() -> None:
     asked = {
         "instructions": "Be brief.",

@@ -80,7 +80,7 @@ def _tomls() -> Iterator[str]:
 
 def test_configuration_examples_of_the_readme_are_valid_settings(tmp_path: Path) -> None:
     examples = list(_tomls())
-    assert len(examples) == 2
+    assert len(examples) == 3
     for text in examples:
         Settings(data_dir=tmp_path, **tomllib.loads(text))
 
@@ -91,7 +91,21 @@ def test_the_configuration_page_is_what_the_settings_say() -> None:
 
 def test_every_setting_has_a_description_or_a_name_that_needs_none() -> None:
     undescribed = [name for name, field in Settings.model_fields.items() if not field.description]
-    assert set(undescribed) <= {"journal", "store", "limits", "timeouts", "upstream", "tenant", "key"}
+    assert set(undescribed) <= {
+        "journal",
+        "store",
+        "limits",
+        "timeouts",
+        "retry",
+        "breaker",
+        "loop",
+        "tools",
+        "tool",
+        "web_search",
+        "upstream",
+        "tenant",
+        "key",
+    }
 
 
 def test_the_changelog_has_an_unreleased_section_and_states_its_policy_first() -> None:

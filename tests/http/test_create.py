@@ -213,7 +213,8 @@ async def test_tools_are_echoed_whole_and_without_the_credentials_of_mcp_servers
             "headers": {"x": "SECRET-2"},
         },
     ]
-    async with stub_server(stub.text()) as (upstream, server):
+    # An upstream that executes MCP tools itself has to get the credentials; nobody else sees them.
+    async with stub_server(stub.text(), upstream={"native_tools": ["mcp"]}) as (upstream, server):
         response = await create(server, model=MODEL, tools=tools)
         sent = (await upstream.request(0)).body
         stored = (await get(server, f"/v1/responses/{response['id']}")).text

@@ -29,7 +29,7 @@ async def leave(server: RunningServer, *, stream: bool, **fields: Any) -> str:
     writer.write(head + b"content-length: %d\r\n\r\n%b" % (len(payload), payload))
     await until(lambda: len(server.app.registry) > 0)
     (state,) = list(server.app.registry)
-    await until(lambda: server.app._supervisor._directory._runs[state.response_id].listeners > 0)
+    await until(lambda: server.app.engine.supervisor._directory._runs[state.response_id].listeners > 0)
     writer.transport.abort()
     return state.response_id
 
@@ -94,9 +94,9 @@ async def test_a_run_that_ended_in_time_is_not_touched_by_the_clock() -> None:
         model = script(server, "short", "[[turns]]\n[[turns.steps]]\ntext='w '\nrate=100\nrepeat=5")
         async with open_sse("POST", f"{server.url}/v1/responses", json=body(model=model, stream=True)) as events:
             response_id = (await anext(aiter(events))).json()["response"]["id"]
-        run = server.app._supervisor._directory._runs[response_id]
+        run = server.app.engine.supervisor._directory._runs[response_id]
         response = await ended(server, response_id)
-        await until(lambda: server.app._supervisor.running == 0)
+        await until(lambda: server.app.engine.supervisor.running == 0)
         assert run.abandon_timer is None
         assert (await get(server, f"/v1/responses/{response_id}")).json() == response
     assert response["status"] == "completed"
@@ -112,7 +112,7 @@ async def test_a_reader_that_takes_nothing_is_let_go_and_the_run_goes_on() -> No
         writer.write(head + b"content-length: %d\r\n\r\n%b" % (len(payload), payload))
         await until(lambda: len(server.app.registry) > 0)
         (state,) = list(server.app.registry)
-        run = server.app._supervisor._directory._runs[state.response_id]
+        run = server.app.engine.supervisor._directory._runs[state.response_id]
         await until(lambda: run.listeners > 0)
         await until(lambda: run.listeners == 0, 20)
         await until(lambda: state.terminal is not None, 20)

@@ -15,9 +15,9 @@ async def test_new_work_is_refused_with_a_hint_while_running_turns_finish(tmp_pa
         text = "[[turns]]\n[[turns.steps]]\ntext='w{n} '\nrate=100\nrepeat=60"
         watching = asyncio.create_task(follow(server, await begin(server, model=script(server, "short", text))))
         waiting = asyncio.create_task(create(server, model="antiphon/script:short"))
-        await until(lambda: server.app._supervisor.running == 2)
+        await until(lambda: server.app.engine.supervisor.running == 2)
         draining = asyncio.create_task(server.app.drain())
-        await until(lambda: server.app.service.draining)
+        await until(lambda: server.app.engine.service.draining)
         refused = await client.post("/v1/responses", json=body())
         assert (refused.status_code, error_of(refused)["code"]) == (503, "server_draining")
         assert refused.headers["retry-after"] == "2"
@@ -37,7 +37,7 @@ async def test_what_outlives_the_budget_ends_server_lost_now_and_after_the_resta
         response_id = await begin(server, model=model)
         watching = asyncio.create_task(follow(server, response_id))
         waiting = asyncio.create_task(client.post("/v1/responses", json=body(model=model)))
-        await until(lambda: server.app._supervisor.running == 2)
+        await until(lambda: server.app.engine.supervisor.running == 2)
         async with asyncio.timeout(10):
             await server.app.drain()
             stream, answer = await watching, await waiting

@@ -87,7 +87,8 @@ async def test_a_refused_create_leaves_no_record() -> None:
 
 
 async def test_a_failed_run_stays_the_run_of_its_key_and_fails_again_with_an_error_status() -> None:
-    async with stub_server(stub.in_turn(stub.answering(500, {}), stub.text())) as (upstream, server):
+    handler = stub.in_turn(stub.answering(500, {}), stub.text())
+    async with stub_server(handler, retry={"max_attempts": 1}) as (upstream, server):
         first = await post(server, model=MODEL)
         again = await post(server, model=MODEL)
         assert len(upstream.requests) == 1
@@ -110,7 +111,7 @@ async def test_keys_of_unstored_runs_live_as_long_as_their_log() -> None:
 async def test_a_key_whose_log_has_expired_starts_a_new_run() -> None:
     async with stub_server(stub.text(), journal={"retention_s": 0}) as (upstream, server):
         first = (await post(server, model=MODEL)).json()
-        await server.app._janitor.clean()
+        await server.app.engine.janitor.clean()
         stream = await read_sse(
             "POST", f"{server.url}/v1/responses", json=body(model=MODEL, stream=True), headers=KEY
         )

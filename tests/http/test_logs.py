@@ -37,7 +37,9 @@ SECRETS = {
 async def test_a_create_leaves_one_receipt_with_its_fields_and_nothing_it_said() -> None:
     async with running_server() as server:
         with structlog.testing.capture_logs() as lines:
-            parent = await create(server, "SECRETPROMPT", tools=[{"type": "function", "name": "f"}] * 2)
+            parent = await create(
+                server, "SECRETPROMPT", tools=[{"type": "function", "name": name} for name in "fg"]
+            )
             child = {"previous_response_id": parent["id"], "store": False, "stream": True}
             await read_sse("POST", f"{server.url}/v1/responses", json=body("SECRETPROMPT", **child))
             async with ws_client(server.ws_url) as socket:
@@ -86,7 +88,7 @@ async def everything(url: str, key: str) -> None:
         token = {"x-upstream-authorization": "SECRETTHEIRTOKEN"}
         first = await post(token, model="m")
         assert first.status_code == 200, first.text
-        call_id = first.json()["output"][0]["call_id"]
+        (call_id,) = [item["call_id"] for item in first.json()["output"] if item["type"] == "function_call"]
         output = [{"type": "function_call_output", "call_id": call_id, "output": "SECRETTOOL"}]
         sent = {**body(output, "m", **fields), "previous_response_id": first.json()["id"]}
         assert (await client.post("/v1/responses", json=sent, headers=own)).status_code == 429
@@ -122,7 +124,7 @@ async def test_no_log_line_holds_a_secret_not_even_the_traceback_of_a_crash(
         digest = key_of("SECRETKEY")["sha256"]
         (tmp_path / "antiphon.toml").write_text(
             f"auth='required'\n[[key]]\nsha256='{digest}'\n[[upstream]]\nname='u'\nurl='{upstream.url}'\n"
-            "key='SECRETOURTOKEN'\nmodels=['m']\ncaller_key=true\n"
+            "key='SECRETOURTOKEN'\nmodels=['m']\ncaller_key=true\n[tools]\nmcp_allowed_hosts=['x']\n"
         )
         env = {"ANTIPHON_LOG_FORMAT": log_format, "ANTIPHON_LOG_LEVEL": "debug"}
         async with ServerProcess(tmp_path, env) as server:

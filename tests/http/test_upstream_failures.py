@@ -114,6 +114,25 @@ async def test_retry_hints_of_an_upstream_are_passed_on() -> None:
     assert answer.headers["retry-after"] == "7"
 
 
+async def test_a_passing_fault_before_output_is_not_noticed() -> None:
+    handler = stub.in_turn(stub.answering(503, {}), dropped, stub.text())
+    async with stub_server(handler) as (upstream, server):
+        stream = await read_sse("POST", f"{server.url}/v1/responses", json=body(model=MODEL, stream=True))
+        assert len(upstream.requests) == 3
+    assert check_run(stream.payloads).text == "w0 w1 w2 "
+
+
+async def test_an_upstream_that_keeps_failing_is_left_alone_and_the_caller_is_told_for_how_long() -> None:
+    async with stub_server(stub.answering(503, {}), retry={"max_attempts": 1}) as (upstream, server):
+        async with http(server) as client:
+            answers = [await client.post("/v1/responses", json=body(model=MODEL)) for _ in range(6)]
+        assert len(upstream.requests) == 5
+    assert {(answer.status_code, answer.json()["error"]["code"]) for answer in answers} == {
+        (503, "upstream_unavailable")
+    }
+    assert ["retry-after" in answer.headers for answer in answers] == [False] * 5 + [True]
+
+
 async def test_an_upstream_that_cannot_be_reached_is_unavailable() -> None:
     with socket.socket() as closed:
         closed.bind(("127.0.0.1", 0))

@@ -149,7 +149,7 @@ async def test_a_stored_state_equals_the_one_that_was_pushed_last() -> None:
         response_id = events[-1]["response"]["id"]
         last = entries(server)[-1].row
         for _ in range(200):
-            if response_id not in server.app._supervisor._directory._runs:
+            if response_id not in server.app.engine.supervisor._directory._runs:
                 break
             await asyncio.sleep(0.005)
         attached = await socket.attach(response_id)

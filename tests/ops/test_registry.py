@@ -50,6 +50,29 @@ def test_an_id_nobody_started_is_an_error() -> None:
         runs.get("resp_1")
 
 
+def test_who_listens_to_a_conversation_hears_each_of_its_runs_begin_and_nothing_else() -> None:
+    runs, _, _ = registry()
+    heard: list[str] = []
+
+    def crash(run: RunState) -> None:
+        raise RuntimeError(run.response_id)
+
+    def listen(run: RunState) -> None:
+        heard.append(run.response_id)
+
+    first, second, other, last = (state(f"resp_{n}") for n in range(4))
+    other.conversation_id = "conv_other"
+    runs.listen_conversation(first.conversation_id, crash)
+    runs.listen_conversation(first.conversation_id, listen)
+    for run in (first, second, other):
+        runs.start(run)
+        runs.change(run, "running")
+    runs.unlisten_conversation(first.conversation_id, listen)
+    runs.start(last)
+    assert heard == ["resp_0", "resp_1"]
+    assert [runs.lists(name) for name in ("resp_0", "resp_9")] == [True, False]
+
+
 def test_an_ended_run_is_listed_for_a_minute_and_a_live_one_for_ever() -> None:
     runs, _, clock = registry()
     ended, live = state("resp_1"), state("resp_2")

@@ -4,7 +4,7 @@ import { Chat } from '../../server/antiphon/pages/js/chat.js';
 import { answerText, lastTurn, liveTurns } from '../../server/antiphon/pages/js/conversation.js';
 import { Runs } from '../../server/antiphon/pages/js/runs.js';
 import { Storage, memoryArea } from '../../server/antiphon/pages/js/storage.js';
-import { Clock, FakeConnection, callRun, textRun } from './support.mjs';
+import { Clock, FakeConnection, aResponse, callRun, heldRun, textRun, waitingFor } from './support.mjs';
 
 /** A tab of a browser; tabs of one browser share the area. */
 function aTab({ me = 'tab1', area = memoryArea(), clock = new Clock() } = {}) {
@@ -16,6 +16,7 @@ function aTab({ me = 'tab1', area = memoryArea(), clock = new Clock() } = {}) {
     onNotice: assert.fail,
     fetchResponse: async () => ({ response: null, status: 404 }),
     later: clock.setTimeout,
+    now: clock.now,
   });
   const chat = new Chat(storage, runs, {
     me,
@@ -32,17 +33,43 @@ function aTab({ me = 'tab1', area = memoryArea(), clock = new Clock() } = {}) {
   return { chat, runs, connection, clock, area, storage, play, creates };
 }
 
-test('a call of a page tool is answered by the next create, and the answer ends the round', () => {
-  const { chat, play, creates } = aTab();
+test('a call of a page tool is answered in the same run, and the answer ends it', () => {
+  const { chat, connection, runs, play, creates } = aTab();
   chat.send('What time is it?');
-  play(callRun('resp_1', 'call_1'));
-  const [, second] = creates();
-  assert.equal(second.previous_response_id, 'resp_1');
-  assert.equal(second.input[0].type, 'function_call_output');
-  assert.equal(second.input[0].call_id, 'call_1');
-  play(textRun('resp_2', ['It is noon.']));
-  assert.equal(creates().length, 2);
+  const run = heldRun('resp_1', 'call_1', { output: '{}', words: ['It is noon.'] });
+  play(run.slice(0, 4));
+  runs.onFrame(waitingFor('resp_1', ['call_1']));
+  assert.equal(connection.count('response.inject'), 0, 'the call is not complete yet');
+  play(run.slice(4, 5));
+  const [inject] = connection.sent.filter(({ type }) => type === 'response.inject');
+  assert.equal(inject.response_id, 'resp_1');
+  assert.equal(inject.input[0].call_id, 'call_1');
+  assert.ok(JSON.parse(inject.input[0].output).timezone);
+  runs.onFrame(waitingFor('resp_1', []));
+  play(run.slice(5));
+  assert.equal(connection.count('response.inject'), 1);
+  assert.equal(creates().length, 1);
   assert.equal(answerText(lastTurn(chat.current)), 'It is noon.');
+});
+
+test('what the run waits for is not taken from another tab', () => {
+  const area = memoryArea();
+  const first = aTab({ area });
+  const run = callRun('resp_1', 'call_1', 'ask_person', '{"question":"Why?"}');
+  first.chat.send('Ask me.');
+  first.play(run.slice(0, 3));
+  first.runs.onFrame(waitingFor('resp_1', ['call_1']));
+  first.chat.flush();
+  const second = aTab({ area, me: 'tab2' });
+  second.chat.open(first.chat.current.id);
+  const attach = second.connection.last('antiphon:attach');
+  const state = { state: 'running', pending_calls: [] };
+  second.runs.onFrame({ type: 'antiphon:attached', id: attach.id, stream_id: 'att.1', mode: 'live', epoch: 'e1', state });
+  first.play(run.slice(3, 5));
+  const turn = structuredClone(lastTurn(first.chat.current));
+  second.chat.onStored({ kind: 'turn', id: first.chat.current.id, turn });
+  assert.deepEqual(lastTurn(second.chat.current).pending, []);
+  assert.equal(lastTurn(second.chat.current).sequence, 4);
 });
 
 test('a reload in the middle goes on with the same answer from where it was stored', () => {
@@ -70,59 +97,6 @@ test('a reload before the answer began sends the same create again', () => {
   const after = aTab({ area });
   after.chat.open(before.chat.current.id);
   assert.deepEqual(after.creates(), before.creates());
-});
-
-test('a reload between a call and its result answers the call once', () => {
-  const area = memoryArea();
-  const before = aTab({ area });
-  before.chat.send('What time is it?');
-  before.play(callRun('resp_1', 'call_1').slice(0, -1));
-  before.chat.flush();
-  const after = aTab({ area });
-  after.chat.open(before.chat.current.id);
-  const attach = after.connection.last('antiphon:attach');
-  after.runs.onFrame({ type: 'antiphon:attached', id: attach.id, stream_id: 'att.1', mode: 'replay', epoch: 'e1' });
-  after.play(callRun('resp_1', 'call_1').slice(-1), 'att.1');
-  assert.deepEqual(
-    after.creates().map(({ input }) => input[0].call_id),
-    ['call_1'],
-  );
-});
-
-test('a second tab leaves the answer of a call to the tab that asked, unless that one is gone', () => {
-  const area = memoryArea();
-  const clock = new Clock();
-  const first = aTab({ area, clock });
-  first.chat.send('What time is it?');
-  first.play(callRun('resp_1', 'call_1').slice(0, -1));
-  first.chat.flush();
-  const second = aTab({ area, clock, me: 'tab2' });
-  second.chat.open(first.chat.current.id);
-  const attach = second.connection.last('antiphon:attach');
-  second.runs.onFrame({ type: 'antiphon:attached', id: attach.id, stream_id: 'att.1', mode: 'replay', epoch: 'e1' });
-  second.play(callRun('resp_1', 'call_1').slice(-1), 'att.1');
-  assert.equal(second.creates().length, 0);
-  clock.pass(3_000);
-  assert.equal(second.creates().length, 1);
-});
-
-test('while a call waits for another tab a person can stop, and then it is not answered here', () => {
-  const area = memoryArea();
-  const clock = new Clock();
-  const first = aTab({ area, clock });
-  first.chat.send('What time is it?');
-  first.play(callRun('resp_1', 'call_1').slice(0, -1));
-  first.chat.flush();
-  const second = aTab({ area, clock, me: 'tab2' });
-  second.chat.open(first.chat.current.id);
-  const attach = second.connection.last('antiphon:attach');
-  second.runs.onFrame({ type: 'antiphon:attached', id: attach.id, stream_id: 'att.1', mode: 'replay', epoch: 'e1' });
-  second.play(callRun('resp_1', 'call_1').slice(-1), 'att.1');
-  assert.ok(second.chat.isBusy(second.chat.current));
-  second.chat.stop();
-  assert.ok(!second.chat.isBusy(second.chat.current));
-  clock.pass(3_000);
-  assert.equal(second.creates().length, 0);
 });
 
 test('what another tab asks appears here and is followed as soon as it has a run', () => {
@@ -165,16 +139,13 @@ test('a retry asks the same again under a new key and replaces the failed turn',
   assert.equal(liveTurns(chat.current).length, 2);
 });
 
-test('a call that was left open is closed by the next question', () => {
-  const { chat, runs, play, creates } = aTab();
+test('a call that an early end left open is closed by the next question', () => {
+  const { chat, play, creates } = aTab();
   chat.send('What time is it?');
-  play(callRun('resp_1', 'call_1'));
-  runs.onFrame({
-    type: 'error',
-    status: 503,
-    stream_id: 'page.1',
-    error: { code: 'storage_unavailable', message: 'Later.' },
-  });
+  const run = callRun('resp_1', 'call_1');
+  const [{ item }] = run.slice(-2);
+  const end = { type: 'response.incomplete', response: aResponse('resp_1', 'incomplete', [item]), sequence_number: 5 };
+  play([...run.slice(0, -1), end]);
   chat.send('Never mind.');
   const { input, previous_response_id } = creates().at(-1);
   assert.equal(previous_response_id, 'resp_1');
@@ -204,17 +175,6 @@ test('a lost history goes along when the conversation continues elsewhere', () =
     input.map(({ content }) => content),
     ['Remember 7.', 'Noted.', 'Which number?'],
   );
-});
-
-test('a model that calls without end is paused after eight rounds and goes on when told', () => {
-  const { chat, play, creates } = aTab();
-  chat.send('Loop.');
-  for (let round = 0; creates().length === round + 1; round += 1) play(callRun(`resp_${round}`, `call_${round}`));
-  assert.equal(creates().length, 9);
-  assert.ok(chat.isPaused(chat.current));
-  assert.ok(!chat.isBusy(chat.current), 'a person may write instead');
-  chat.answerCalls(lastTurn(chat.current));
-  assert.equal(creates().length, 10);
 });
 
 test('a conversation deleted in one tab is not brought back by another', () => {

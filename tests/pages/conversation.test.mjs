@@ -6,11 +6,11 @@ import {
   lastTurn,
   newConversation,
   openCalls,
+  openQuestions,
   parentTurn,
   resultsByCall,
   titleFrom,
   transcript,
-  unaskedTurns,
 } from '../../server/antiphon/pages/js/conversation.js';
 import { applyEvent } from '../../server/antiphon/pages/js/turn.js';
 import { aTurn, callRun, textRun } from './support.mjs';
@@ -86,11 +86,20 @@ test('a stopped turn leaves no call to answer, an early end only those that were
   assert.deepEqual([open('cancelled'), open('failed'), open('incomplete')], [[], [], ['call_1']]);
 });
 
-test('turns that nobody typed are counted from the last question', () => {
-  const question = aTurn();
-  const tools = [aTurn({ input: result('a', '') }), aTurn({ input: result('b', '') })];
-  assert.equal(unaskedTurns(conversationOf(question)), 0);
-  assert.equal(unaskedTurns(conversationOf(question, ...tools)), 2);
+test('what a run asks a person are its waiting questions and approvals, not the calls of other tools', () => {
+  const question = { type: 'function_call', name: 'ask_person', call_id: 'call_1', arguments: '{"question":"Why?"}', status: 'completed' };
+  const items = [
+    question,
+    { ...question, call_id: 'call_2' },
+    { ...question, call_id: 'call_4', status: 'in_progress', arguments: '' },
+    { type: 'function_call', name: 'get_local_time', call_id: 'call_3' },
+    { type: 'mcp_approval_request', id: 'mcpr_1', name: 'pay' },
+  ];
+  const pending = ['call_1', 'call_3', 'call_4', 'mcpr_1'].map((call_id) => ({ call_id }));
+  assert.deepEqual(openQuestions(aTurn({ items, pending })), [
+    { id: 'call_1', words: 'Why?' },
+    { id: 'mcpr_1', words: 'May pay be called?' },
+  ]);
 });
 
 test('a transcript carries what was said and leaves out what was refused', () => {

@@ -16,6 +16,7 @@ function aPage({ fetchResponse = async () => ({ response: null, status: 404 }) }
     onNotice: (message) => notices.push(message),
     fetchResponse,
     later: clock.setTimeout,
+    now: clock.now,
   });
   /** Sends a question and plays the first events of the answer. */
   const begin = (events) => {
@@ -54,7 +55,11 @@ test('a create names a lane, its key, its parent and asks to be stored', () => {
     ['response.create', 'page.1', turn.key, 'resp_0', true],
   );
   assert.deepEqual(input, turn.input);
-  assert.equal(tools[0].name, 'get_local_time');
+  assert.deepEqual(
+    tools.map(({ name }) => name),
+    ['get_local_time', 'ask_person'],
+  );
+  assert.equal(connection.sent[0].antiphon.client_tools, 'hold');
 });
 
 test('a turn that is asked without a connection is sent when there is one', () => {

@@ -31,10 +31,8 @@ test('what is going on has a word at every stage', () => {
   assert.equal(says({ ...running, waiting: true }), 'Waiting for a tool…');
   assert.equal(says({ ...running, stopping: true }), 'Stopping…');
   assert.equal(says({ status: 'completed' }), null);
-  assert.equal(
-    says({ status: 'completed', items: [{ type: 'function_call', name: 'search', call_id: 'c' }] }),
-    'Waiting for search',
-  );
+  const items = [{ type: 'function_call', name: 'ask_person', call_id: 'c', arguments: '{}', status: 'completed' }];
+  assert.equal(says({ ...running, waiting: true, items, pending: [{ call_id: 'c' }] }), 'Waiting for your answer');
   assert.equal(says({ status: 'cancelled' }), 'Stopped');
 });
 

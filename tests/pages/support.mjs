@@ -73,6 +73,30 @@ export function callRun(id, callId, name = 'get_local_time', given = '{}') {
   ]);
 }
 
+/** The same call held: its output and an answer follow in the same run. */
+export function heldRun(id, callId, { name, given, output, words = [] } = {}) {
+  const call = callRun(id, callId, name, given).slice(0, -1);
+  const item = { id: `fco_${callId}`, type: 'function_call_output', call_id: callId, output, status: 'completed' };
+  const rest = textRun(id, words).slice(2);
+  return numbered([
+    ...call,
+    { type: 'response.output_item.added', output_index: 1, item },
+    { type: 'response.output_item.done', output_index: 1, item },
+    ...rest.map((event) => (event.output_index === undefined ? event : { ...event, output_index: 2 })),
+  ]);
+}
+
+/** The state of a run that waits for these calls, asking these connections. */
+export const waitingFor = (id, callIds, eligible = ['conn_me'], more = {}) => ({
+  type: 'antiphon:run',
+  state: {
+    response_id: id,
+    state: 'waiting_for_tool',
+    pending_calls: callIds.map((callId) => ({ call_id: callId, name: 'x', kind: 'function', eligible, deadline: 3600 })),
+    ...more,
+  },
+});
+
 /** A clock that only moves when told. */
 export class Clock {
   time = 0;
@@ -125,20 +149,21 @@ export class FakeSocket {
 
   welcomes() {
     this.onopen();
-    this.says({ type: 'antiphon:welcome', id: this.sent[0].id });
+    this.says({ type: 'antiphon:welcome', id: this.sent[0].id, connection_id: 'conn_1' });
   }
 }
 
 /** An open connection that only records. */
 export class FakeConnection {
   isOpen = true;
+  connectionId = 'conn_me';
   sent = [];
   renewed = 0;
   #commands = 0;
 
   send(frame) {
-    this.sent.push(frame);
-    return true;
+    if (this.isOpen) this.sent.push(frame);
+    return this.isOpen;
   }
 
   commandId(prefix) {

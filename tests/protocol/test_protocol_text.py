@@ -18,14 +18,21 @@ from tests.support.protocol_text import CLIENT_TYPES, Example, examples, frames,
 from tests.support.schemas import validate_own, validate_own_client, validate_own_schema
 
 NAMED_MODELS: dict[str, type[BaseModel]] = {
+    "CallToClaim": bodies.CallToClaim,
+    "ClaimToKeep": bodies.ClaimToKeep,
+    "Claimed": bodies.Claimed,
+    "CompactedResponse": bodies.CompactedResponse,
     "CreateRequest": CreateRequest,
     "ErrorResponse": bodies.ErrorResponse,
     "Health": bodies.Health,
+    "Inject": bodies.Inject,
+    "Injected": bodies.Injected,
     "InputItemList": bodies.InputItemList,
     "ModelList": bodies.ModelList,
     "Response": response.Response,
     "ResponseDeleted": bodies.ResponseDeleted,
     "RunState": runstate.RunState,
+    "Steered": bodies.Steered,
 }
 
 

@@ -104,7 +104,7 @@ async def test_a_reader_that_crashes_costs_the_run_and_other_readers_nothing(
         await owner.create(model)
         run_id = await started(owner)
         await broken.attach(run_id)
-        run = next(run for run in server.app._supervisor._directory.live_runs() if run.id == run_id)
+        run = next(run for run in server.app.engine.supervisor._directory.live_runs() if run.id == run_id)
 
         def crash(batch: object) -> None:
             raise RuntimeError("a listener's fault")
@@ -123,7 +123,7 @@ async def test_fifty_runs_survive_garbage_collections() -> None:
                 await short.create(model, input=str(n))
                 await started(short)
             gc.collect(0)
-        runs = [run.id for run in server.app._supervisor._directory.live_runs()]
+        runs = [run.id for run in server.app.engine.supervisor._directory.live_runs()]
         await client.hello()
         for run_id in runs:
             gc.collect(1)

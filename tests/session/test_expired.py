@@ -119,7 +119,7 @@ async def test_a_stored_log_past_its_retention_gives_the_ended_response() -> Non
     async with running_server(journal={"retention_s": 0}) as server, connected(server.ws_url) as client:
         await client.hello()
         events = await client.run(input="old", idempotency_key="k")
-        await server.app._janitor.clean()
+        await server.app.engine.janitor.clean()
         attached = await client.attach(response_id(events))
         assert (attached["mode"], attached["response"]) == ("snapshot", events[-1]["response"])
         assert numbered(await client.collect_attachment(attached["stream_id"])) == []

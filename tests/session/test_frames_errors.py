@@ -36,6 +36,19 @@ ELSEWHERE = {
     "too_many_queued",
     "server_error",
     "storage_unavailable",
+    # Steering (test_steer*.py).
+    "response_not_active",
+    "steering_not_supported",
+    "successor_creation_failed",
+    "too_many_pending_steers",
+    # Held calls (test_held_*.py).
+    "already_resolved",
+    "claim_held",
+    "invalid_input",
+    "not_eligible",
+    "response_already_completed",
+    "stale_fence",
+    "unknown_call",
 }
 CREATE: dict[str, Any] = {"type": "response.create", "model": "antiphon/echo", "input": "x"}
 SIMPLE = [
@@ -62,6 +75,19 @@ SIMPLE = [
         "previous_response_id",
     ),
     ("response_not_found", {"type": "response.cancel", "response_id": "resp_x"}, 404, "response_id"),
+    ("item_not_found", {**CREATE, "input": [{"type": "item_reference", "id": "msg_x"}]}, 400, "input[0]"),
+    (
+        "invalid_compaction",
+        {**CREATE, "input": [{"type": "compaction", "encrypted_content": "antiphon1.x"}]},
+        400,
+        "input[0]",
+    ),
+    (
+        "unsupported_tool",
+        {**CREATE, "input": [{"type": "additional_tools", "role": "developer", "tools": [{"type": "mcp"}]}]},
+        400,
+        "input[0].tools[0]",
+    ),
 ]
 PROVOKED_BELOW = {"response_not_continuable", "response_in_progress", "idempotency_conflict", "forbidden"}
 
@@ -150,23 +176,20 @@ async def steered(client: WsClient, **frame: Any) -> Event:
     return await client.recv()
 
 
-async def test_steering_and_injection_are_handed_back_whole() -> None:
+async def test_an_injection_that_cannot_be_is_handed_back_whole() -> None:
     async with running_server() as server, connected(server.ws_url) as client:
         slow = write_script(server.data_dir, "slow", [words(1), {"delay_s": 30}])
         await client.create(slow, stream_id="slow")
         seen = await client.recv_until(lambda event: event["type"].endswith("text.delta"), stream_id="slow")
         run_id, last = response_id(seen), seen[-1]["sequence_number"]
-        said = [{"type": "message", "role": "user", "content": "shorter"}]
-        failed = await steered(client, type="response.steer", previous_response_id=run_id, input=said)
-        assert failed["error"]["code"] == "steering_not_supported"
-        assert failed["steer"] == {"previous_response_id": run_id, "input": said}
-        assert (failed["stream_id"], failed["sequence_number"]) == ("slow", last)
-        unknown = await steered(client, type="response.steer", previous_response_id="resp_x", input="hi")
-        assert (unknown["type"], unknown["sequence_number"]) == ("response.steer.failed", 0)
+        output = {"type": "function_call_output", "call_id": "c", "output": "1", "odd": [1, None]}
+        for given, code in (([output, {"odd": 1}], "invalid_input"), ([output], "unknown_call")):
+            failed = await steered(client, type="response.inject", response_id=run_id, input=given)
+            assert (failed["type"], failed["error"]["code"]) == ("response.inject.failed", code)
+            assert (failed["input"], failed["response_id"]) == (given, run_id)
+            assert (failed["stream_id"], failed["sequence_number"]) == ("slow", last)
+        unknown = await steered(client, type="response.inject", response_id="resp_x", input=[output])
+        assert (unknown["error"]["code"], unknown["sequence_number"]) == ("response_not_found", 0)
         assert "stream_id" not in unknown
-        output = [{"type": "function_call_output", "call_id": "c", "output": "1"}, {"odd": [1, None]}]
-        failed = await steered(client, type="response.inject", response_id=run_id, input=output)
-        assert (failed["type"], failed["error"]["code"]) == ("response.inject.failed", "response_not_found")
-        assert (failed["input"], failed["response_id"]) == (output, run_id)
         await client.send({"type": "response.cancel", "response_id": run_id})
         assert await client.recv_until(lambda e: e["type"] == "response.incomplete", stream_id="slow")

@@ -6,6 +6,7 @@ import asyncio
 
 import pytest
 
+from tests.session.held import calling, hold, output, taken, waits
 from tests.session.play import connected, response_id, started, stub_settings, words, write_script
 from tests.support.gap_checker import check_run
 from tests.support.server import running_server
@@ -173,3 +174,14 @@ async def test_what_waits_is_gone_with_its_connection_and_what_runs_is_not() -> 
             except Refused as refused:
                 raise AssertionError("the next turn was refused") from refused
         assert [request.body["input"][-1]["content"] for request in stub.requests] == ["runs", "next"]
+
+
+async def test_runs_that_wait_for_a_tool_do_not_count_as_running() -> None:
+    async with running_server(limits={"running_per_connection": 1}) as server, connected(server.ws_url) as client:
+        waiting = await hold(client, calling(server.data_dir, 1), stream_id="waits")
+        await waits(server, waiting)
+        check_run(await client.run(input="others run meanwhile", stream_id="other"), stream_id="other")
+        await client.create("antiphon/script:slow", stream_id="third")
+        await taken(client, waiting.id, output(waiting.call_ids[0]), stream_id="waits")
+        assert (await client.collect_run(stream_id="waits"))[-1]["type"] == "response.completed"
+        check_run(await client.collect_run(stream_id="third"), stream_id="third")

@@ -19,7 +19,7 @@ from tests.session.play import (
 )
 from tests.support.gap_checker import check_run
 from tests.support.server import ServerProcess
-from tests.support.stub_upstream import StubUpstream, hang
+from tests.support.stub_upstream import StubUpstream, hang, in_turn, text
 from tests.support.ws_client import Event
 
 SLOW = [words(400, rate=100)]
@@ -103,10 +103,10 @@ async def test_the_conversation_goes_on_from_before_the_killed_turn_and_the_key_
             assert (await client.recv_error())["error"]["code"] == "idempotency_conflict"
 
 
-async def test_a_run_killed_before_its_first_token_and_an_unstored_one_are_answered_truthfully(
+async def test_a_run_killed_before_its_first_token_is_made_again_and_an_unstored_one_is_gone(
     tmp_path: Path,
 ) -> None:
-    async with StubUpstream(hang()) as stub:
+    async with StubUpstream(in_turn(hang(), hang(), text(3))) as stub:
         config = tmp_path / "antiphon.toml"
         config.write_text(f'[[upstream]]\nname = "stub"\nurl = "{stub.url}"\nmodels = ["stub-model"]\n')
         async with ServerProcess(tmp_path) as server:
@@ -119,9 +119,18 @@ async def test_a_run_killed_before_its_first_token_and_an_unstored_one_are_answe
                 await stub.request(1)
                 await server.kill()
             await server.start()
-            lost = (await get(server.url, queued["id"])).json()
-            assert (lost["status"], lost["error"]["code"], lost["output"]) == ("failed", "server_lost", [])
-            assert check_run(await reference(server.ws_url, queued["id"])).terminal == lost
+            run = await reference(server.ws_url, queued["id"])
+            assert [event["type"] for event in run[:3]] == [
+                "response.created",
+                "response.queued",
+                "response.in_progress",
+            ]
+            again = check_run(run).terminal
+            assert (again["status"], again["output"][0]["content"][0]["text"]) == ("completed", "w0 w1 w2 ")
+            assert (await get(server.url, queued["id"])).json() == again
+            assert [request.body["input"] for request in stub.requests[::2]] == [
+                [{"type": "message", "role": "user", "content": "x"}]
+            ] * 2
             async with connected(server.ws_url) as client:
                 await client.hello()
                 gone = await client.command("antiphon:attach", response_id=unstored)

@@ -18,7 +18,7 @@ async def refused(folder: Path, **settings: object) -> str:
     app = Antiphon(test_settings(folder, **settings))
     with pytest.raises(StartupError) as caught:
         await app.start()
-    await app._engine.dispose()
+    await app._database.dispose()
     await app._router.aclose()
     return caught.value.message
 

@@ -28,17 +28,17 @@ def turn(server: RunningServer, seconds: float) -> None:
     """A day passes for the janitor."""
     clock = TurnedClock()
     clock.ahead_s = seconds
-    server.app._janitor._clock = clock  # type: ignore[assignment]
+    server.app.engine.janitor._clock = clock  # type: ignore[assignment]
 
 
 async def test_a_log_is_kept_for_its_retention_and_not_longer() -> None:
     async with running_server(journal={"retention_s": 86_400}) as server:
         response = await create(server, "one two")
         turn(server, 86_000)
-        await server.app._janitor.clean()
+        await server.app.engine.janitor.clean()
         assert check_run((await follow(server, response["id"])).payloads).text == "one two"
         turn(server, 86_500)
-        await server.app._janitor.clean()
+        await server.app.engine.janitor.clean()
         answer = await get(server, f"/v1/responses/{response['id']}", stream="true")
         assert answer.status_code == 410
 
@@ -47,7 +47,7 @@ async def test_after_expiry_http_answers_410_with_the_response_and_its_head() ->
     async with running_server(journal={"retention_s": 0}) as server:
         response = await create(server, "one two")
         head = len((await follow(server, response["id"])).events) - 1
-        await server.app._janitor.clean()
+        await server.app.engine.janitor.clean()
         for cursor in ({}, {"starting_after": 0}, {"starting_after": head - 1}):
             answer = await get(server, f"/v1/responses/{response['id']}", stream="true", **cursor)
             error = error_of(answer)
@@ -63,7 +63,7 @@ async def test_after_expiry_an_attach_gets_the_snapshot() -> None:
     async with running_server(journal={"retention_s": 0}) as server, ws_client(server.ws_url) as socket:
         response = await create(server, "one two")
         head = len((await follow(server, response["id"])).events) - 1
-        await server.app._janitor.clean()
+        await server.app.engine.janitor.clean()
         await socket.hello()
         for cursor in ({}, {"after": "start"}, {"after": 1}):
             attached = await socket.attach(response["id"], **cursor)
@@ -85,7 +85,7 @@ async def test_running_logs_never_expire_and_neither_do_responses() -> None:
         running = await begin(server, model=slow(server))
         ended = await create(server)
         turn(server, 10 * 86_400)
-        await server.app._janitor.clean()
+        await server.app.engine.janitor.clean()
         assert (await get(server, f"/v1/responses/{running}")).json()["status"] == "in_progress"
         assert (await get(server, f"/v1/responses/{ended['id']}")).json() == ended
         async with http(server) as client:
@@ -100,7 +100,7 @@ async def test_expiry_works_through_more_logs_than_fit_into_one_go() -> None:
             server.app._writer.submit(records.begin(new_response(end.id), None))
             done = server.app._writer.submit(records.end(end, [(end.id, 0, 2, b"a\nb\nc")]))
         await done
-        await server.app._janitor.clean()
+        await server.app.engine.janitor.clean()
         assert {await server.app._reader.head(f"resp_{n}") for n in range(250)} == {-1}
 
 
@@ -108,9 +108,9 @@ async def test_idempotency_records_go_with_their_day() -> None:
     async with running_server() as server, http(server, **{"idempotency-key": "k"}) as client:
         first = (await client.post("/v1/responses", json={"model": "antiphon/echo", "input": "x"})).json()
         turn(server, 86_500)
-        server.app.service._keys._clock = server.app._janitor._clock
-        await server.app._janitor.clean()
-        assert server.app.service._keys._records == {} and server.app.service._keys._locks == {}
+        server.app.engine.service._keys._clock = server.app.engine.janitor._clock
+        await server.app.engine.janitor.clean()
+        assert server.app.engine.service._keys._records == {} and server.app.engine.service._keys._locks == {}
         again = (await client.post("/v1/responses", json={"model": "antiphon/echo", "input": "y"})).json()
     assert again["id"] != first["id"]
 
@@ -120,7 +120,7 @@ async def test_ended_runs_leave_memory(tmp_path: Path) -> None:
         for store in (True, False):
             for _ in range(5):
                 await create(server, store=store)
-        runs = server.app._supervisor._directory._runs
+        runs = server.app.engine.supervisor._directory._runs
         await until(lambda: not runs)
         assert server.app._journal._sent == {} and server.app._journal._dirty == {}
         assert server.app._journal._begins == {} and server.app.registry._listeners == {}

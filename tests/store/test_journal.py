@@ -183,7 +183,7 @@ async def test_strict_mode_shows_no_frame_before_it_is_durable() -> None:
                 await socket.create(model=model)
                 await until(lambda: len(server.app.registry) == 1)
                 (state,) = list(server.app.registry)
-                run_log = server.app._supervisor._directory._runs[state.response_id].log
+                run_log = server.app.engine.supervisor._directory._runs[state.response_id].log
                 await until(lambda: run_log.head > 12)
                 assert (run_log.shown, run_log.durable) == (-1, -1)
                 assert socket.received == []
@@ -198,7 +198,7 @@ async def test_in_strict_mode_a_get_says_no_more_than_the_log_shows() -> None:
     async with running_server(journal={"mode": "strict", "flush_ms": 1000}) as server:
         model = script(server, "paced", "[[turns]]\n[[turns.steps]]\ntext='w{n} '\nrate=100\nrepeat=1000")
         response_id = await begin(server, model=model)
-        run_log = server.app._supervisor._directory._runs[response_id].log
+        run_log = server.app.engine.supervisor._directory._runs[response_id].log
         await until(lambda: run_log.head > 20)
         text = (await get(server, f"/v1/responses/{response_id}")).json()["output"][0]["content"][0]["text"]
         shown = run_log.page(-1, 10_000_000)

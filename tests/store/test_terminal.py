@@ -102,7 +102,7 @@ async def test_while_its_terminal_waits_for_the_store_a_run_is_in_progress_and_c
             await socket.create()
             seen = await socket.recv_until(lambda event: event["type"] == "response.created")
             response_id = seen[-1]["response"]["id"]
-            run = server.app._supervisor._directory._runs[response_id]
+            run = server.app.engine.supervisor._directory._runs[response_id]
             await until(lambda: run.phase == "ending")
             reply = await socket.command("antiphon:cancel", response_id=response_id)
             status = (await get(server, f"/v1/responses/{response_id}")).json()["status"]
@@ -118,7 +118,7 @@ async def test_a_durable_create_that_the_store_does_not_take_is_refused_and_leav
         keyed = await client.post("/v1/responses", json=body(), headers={"idempotency-key": "k"})
         for answer in (background, keyed):
             assert (answer.status_code, error_of(answer)["code"]) == (503, "storage_unavailable")
-        assert list(server.app.registry) == [] and server.app._supervisor.running == 0
+        assert list(server.app.registry) == [] and server.app.engine.supervisor.running == 0
         execute(path_of(server), "DROP TRIGGER no_rows")
         again = await client.post("/v1/responses", json=body(), headers={"idempotency-key": "k"})
         assert again.status_code == 200 and again.json()["status"] == "completed"
@@ -170,7 +170,7 @@ async def begin_unstoppable(server: RunningServer) -> None:
 async def test_a_row_decided_by_another_owner_is_what_everybody_is_shown() -> None:
     async with running_server() as server:
         response_id = await begin(server, model=script(server, "talk", TALK))
-        run = server.app._supervisor._directory._runs[response_id]
+        run = server.app.engine.supervisor._directory._runs[response_id]
         await until(lambda: run.log.head > 8)
         execute(path_of(server), f"UPDATE responses SET fence = 7 WHERE id = '{response_id}'")
         await asyncio.wait_for(run.done.wait(), 10)

@@ -37,9 +37,10 @@ class RunningServer:
 
 
 def test_settings(data_dir: Path, **overrides: Any) -> Settings:
-    """Settings for a test: a data folder of its own, short drains, nothing from the environment's file."""
+    """Settings for a test: a data folder of its own, short drains, retries without waits, nothing from a file."""
     timeouts = {"drain_s": 2.0, **overrides.pop("timeouts", {})}
-    return Settings(data_dir=data_dir, timeouts=timeouts, log_level="warning", **overrides)
+    retry = {"base_ms": 1.0, "retry_after_max_s": 0.0, **overrides.pop("retry", {})}
+    return Settings(data_dir=data_dir, timeouts=timeouts, retry=retry, log_level="warning", **overrides)
 
 
 test_settings.__test__ = False  # type: ignore[attr-defined]

@@ -6,15 +6,17 @@ import asyncio
 import time
 from collections.abc import AsyncGenerator, AsyncIterator, Sequence
 from contextlib import asynccontextmanager
-from typing import Any, cast
+from typing import Any, TypeVar, cast
 
 import orjson
 
 from antiphon.ports import ModelCall, Upstream
 from antiphon.settings import TimeoutSettings, UpstreamSettings
+from antiphon.upstream.chat.upstream import ChatUpstream
 from antiphon.upstream.responses import ResponsesUpstream
 
 MIB = 1024 * 1024
+_Kind = TypeVar("_Kind", ResponsesUpstream, ChatUpstream)
 WAIT_S = 10
 
 
@@ -53,7 +55,22 @@ def model_call(body: dict[str, Any] | None = None, *, token: str | None = None, 
 
 
 @asynccontextmanager
-async def responses_upstream(
+async def responses_upstream(url: str, **options: Any) -> AsyncIterator[ResponsesUpstream]:
+    """See `_calling`."""
+    async with _calling(ResponsesUpstream, url, **options) as upstream:
+        yield upstream
+
+
+@asynccontextmanager
+async def chat_upstream(url: str, **options: Any) -> AsyncIterator[ChatUpstream]:
+    """See `_calling`."""
+    async with _calling(ChatUpstream, url, **options) as upstream:
+        yield upstream
+
+
+@asynccontextmanager
+async def _calling(
+    kind: type[_Kind],
     url: str,
     *,
     connect_s: float = 5,
@@ -61,8 +78,9 @@ async def responses_upstream(
     max_event_bytes: int = MIB,
     transport: Any = None,
     **settings: Any,
-) -> AsyncIterator[ResponsesUpstream]:
-    upstream = ResponsesUpstream(
+) -> AsyncIterator[_Kind]:
+    """An upstream at `url`, closed at the end. settings: fields of UpstreamSettings."""
+    upstream = kind(
         UpstreamSettings(name="local", url=url, **settings),
         TimeoutSettings(upstream_connect_s=connect_s, upstream_idle_s=idle_s),
         max_event_bytes,

@@ -282,6 +282,96 @@ async def test_demo_answers_with_what_the_tools_gave(kind: str) -> None:
     assert calls_of(events) == []
 
 
+CLOCK = function("current_time")
+TEN_PAST_NOON = '{"time":"2030-05-04T12:10:07+00:00","weekday":"Saturday","timezone":"UTC"}'
+
+
+def clock_call(name: str = "current_time") -> dict[str, Any]:
+    return {"type": "function_call", "call_id": "clock", "name": name, "arguments": "{}"}
+
+
+def clock_says(text: str = TEN_PAST_NOON) -> dict[str, Any]:
+    return {"type": "function_call_output", "call_id": "clock", "output": text}
+
+
+@pytest.mark.parametrize("tools", [[CLOCK], [function(), CLOCK], [{"type": "custom", "name": "shell"}, CLOCK]])
+@pytest.mark.parametrize("choice", ["auto", "required"])
+async def test_demo_asks_the_clock_of_the_server_before_it_says_a_word(tools: Any, choice: str) -> None:
+    events = await events_of(demo(), body("weather?", tools=tools, tool_choice=choice))
+    (call,) = calls_of(events)
+    assert (call["name"], call["arguments"]) == ("current_time", "{}")
+    assert text_in(events) == ""
+
+
+async def test_demo_mentions_the_time_and_then_goes_on_as_without_a_clock() -> None:
+    asked = [user("weather?"), clock_call(), clock_says()]
+    events = await events_of(demo(), body(asked, tools=[function(), CLOCK]))
+    assert "The server's clock says 12:10 UTC on a Saturday. Let me ask your tool" in text_in(events)
+    assert [call["name"] for call in calls_of(events)] == ["get_weather"]
+    talked = await events_of(demo(), body(asked, tools=[CLOCK]))
+    assert "12:10 UTC on a Saturday. Antiphon is" in text_in(talked)
+    assert calls_of(talked) == []
+    at_length = await events_of(demo(), body([user("a long answer"), clock_call(), clock_says()], tools=[CLOCK]))
+    assert "12:10 UTC on a Saturday. It takes" in text_in(at_length)
+
+
+async def test_demo_answers_with_the_result_of_the_clients_tool_and_not_with_that_of_the_clock() -> None:
+    call = {"type": "function_call", "call_id": "c", "name": "get_weather", "arguments": "{}"}
+    asked = [user("weather?"), clock_call(), clock_says(), call, output("sunny")]
+    text = text_in(await events_of(demo(), body(asked, tools=[function(), CLOCK])))
+    assert "It says: sunny\n" in text
+    assert "12:10" not in text
+
+
+async def test_demo_takes_the_result_of_a_client_that_leaves_the_call_of_the_server_out_of_the_history() -> None:
+    call = {"type": "function_call", "call_id": "c", "name": "get_weather", "arguments": "{}"}
+    events = await events_of(demo(), body([user("weather?"), call, output("sunny")], tools=[function(), CLOCK]))
+    assert "It says: sunny\n" in text_in(events)
+    assert calls_of(events) == []
+
+
+async def test_demo_asks_the_clock_again_when_the_user_speaks_again() -> None:
+    asked = [user("one"), clock_call(), clock_says(), {"role": "assistant", "content": "x"}, user("two")]
+    assert len(calls_of(await events_of(demo(), body(asked, tools=[CLOCK])))) == 1
+
+
+async def test_demo_goes_on_when_the_clock_fails() -> None:
+    asked = [user("hello"), clock_call(), clock_says("error: the clock stands still")]
+    text = text_in(await events_of(demo(), body(asked, tools=[CLOCK])))
+    assert "I heard: hello. The server would not tell me the time." in text
+
+
+async def test_demo_leaves_the_clock_alone_where_a_choice_forbids_it() -> None:
+    tools = [function(), CLOCK]
+    assert calls_of(await events_of(demo(), body("x", tools=tools, tool_choice="none"))) == []
+    forced = {"type": "function", "name": "get_weather"}
+    (call,) = calls_of(await events_of(demo(), body("x", tools=tools, tool_choice=forced)))
+    assert call["name"] == "get_weather"
+
+
+async def test_demo_tells_a_clients_tool_of_the_same_name_from_the_clock_of_the_server() -> None:
+    ours = "antiphon__current_time"
+    tools = [CLOCK, function(ours)]
+    (call,) = calls_of(await events_of(demo(), body("x", tools=tools)))
+    assert call["name"] == ours
+    asked = [user("x"), clock_call(ours), clock_says()]
+    (call,) = calls_of(await events_of(demo(), body(asked, tools=tools)))
+    assert call["name"] == "current_time"
+
+
+@pytest.mark.parametrize(
+    ("question", "called"),
+    [
+        ("Ask me a question.", "ask_person"),
+        ("What time is it?", "get_local_time"),
+        ("Anything.", "get_local_time"),
+    ],
+)
+async def test_demo_chooses_the_function_that_the_question_names(question: str, called: str) -> None:
+    tools = [{"type": "custom", "name": "question"}, function("get_local_time"), function("ask_person")]
+    assert [call["name"] for call in calls_of(await events_of(demo(), body(question, tools=tools)))] == [called]
+
+
 async def test_call_ids_differ_from_call_to_call() -> None:
     both = [calls_of(await events_of(demo(), body("x", tools=[function()])))[0]["call_id"] for _ in range(2)]
     assert len(set(both)) == 2

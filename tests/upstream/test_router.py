@@ -20,6 +20,8 @@ from tests.upstream.calling import FastClock, SystemClock, events_of, model_call
 class Fake:
     """An upstream that only lists models. gate: set when it may answer. asked: how often it was asked."""
 
+    tools: tuple[str, ...] = ()
+
     def __init__(self, name: str, names: Sequence[str] | UpstreamError = (), *, slow: bool = False) -> None:
         self.name = name
         self.names = names

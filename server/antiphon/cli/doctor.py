@@ -16,8 +16,7 @@ from antiphon.clock import SystemClock
 from antiphon.errors import AntiphonError, UpstreamError
 from antiphon.settings import Settings, UpstreamSettings
 from antiphon.store.database import migrate
-from antiphon.upstream.build import build_upstreams
-from antiphon.upstream.responses import ResponsesUpstream
+from antiphon.upstream.build import build_upstreams, http_upstream
 
 Check = Callable[[], Awaitable[str]]
 """Gives what was found; raises AntiphonError or OSError for what is wrong."""
@@ -79,7 +78,7 @@ def _reaches(one: UpstreamSettings, settings: Settings) -> Check:
     """Ask the upstream itself: the router only leaves out the models of one that does not answer."""
 
     async def check() -> str:
-        upstream = ResponsesUpstream(one, settings.timeouts, settings.limits.upstream_event_bytes)
+        upstream = http_upstream(one, settings)
         try:
             async with asyncio.timeout(settings.timeouts.upstream_connect_s + 5):
                 return f"{one.url} lists {len(await upstream.models())} models"

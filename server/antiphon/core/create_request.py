@@ -22,7 +22,9 @@ from pydantic import (
 )
 
 from antiphon.core.assembly.item import CALL_TYPES, OUTPUT_TYPES
+from antiphon.core.compaction import has_trigger, threshold_tokens
 from antiphon.core.faults import refusal
+from antiphon.core.tool_registry import check_schema
 from antiphon.errors import RequestError
 
 INCLUDES = frozenset(
@@ -46,6 +48,9 @@ Metadata = dict[Annotated[str, Field(max_length=64)], Annotated[StrictStr, Field
 class AntiphonOptions(BaseModel):
     """Our fields of a create. Unknown keys are refused: a misspelt wish must not be lost silently.
 
+    client_tools: `return` (the response completes with open calls) or `hold` (the run waits for their outputs).
+    deadline_s: how long a held call waits; on_expiry: what happens then: `fail` (an error output for the model),
+    `cancel` (the run ends) or `wait`.
     on_disconnect: `continue`, or the seconds a run outlives its last listener. labels: set by the client for
     dashboards. visibility: `tenant` or `private` (creator and operators). upstream_authorization: the caller's
     own credential for an upstream that allows it; never stored or echoed.
@@ -53,6 +58,9 @@ class AntiphonOptions(BaseModel):
 
     model_config = ConfigDict(extra="forbid", frozen=True)
 
+    client_tools: Literal["return", "hold"] = "return"
+    deadline_s: Annotated[float, Field(strict=True, gt=0, le=604_800)] = 600.0
+    on_expiry: Literal["fail", "cancel", "wait"] = "fail"
     on_disconnect: Literal["continue"] | Annotated[float, Field(strict=True, ge=0, le=86_400)] | None = None
     labels: dict[Annotated[str, Field(max_length=64)], Annotated[str, Field(max_length=256)]] = Field(
         default_factory=dict, max_length=16
@@ -120,6 +128,7 @@ class CreateRequest(BaseModel):
     prompt_cache_key: StrictStr | None = None
     service_tier: StrictStr | None = None
     multi_agent: dict[str, Any] | None = None
+    context_management: list[Any] | None = None
     idempotency_key: Annotated[StrictStr, Field(min_length=1, max_length=256)] | None = None
     antiphon: AntiphonOptions = Field(default_factory=AntiphonOptions)
 
@@ -135,6 +144,11 @@ class CreateRequest(BaseModel):
     @property
     def is_warm_up(self) -> bool:
         return self.generate is False
+
+    @property
+    def wants_compaction(self) -> bool:
+        """Whether the input ends with a `compaction_trigger`: the history is compacted, nothing is answered."""
+        return isinstance(self.input, list) and has_trigger(self.input)
 
     def items(self) -> list[dict[str, Any]]:
         """The input as items, whatever form it was sent in."""
@@ -167,6 +181,9 @@ def parse_create(raw: dict[str, Any]) -> CreateRequest:
     _check_choice(request.tool_choice)
     if not isinstance(request.input, str):
         _check_items(request.input)
+    threshold_tokens(request.context_management)
+    if request.wants_compaction and request.is_warm_up:
+        raise RequestError("A compaction_trigger asks for a model call; leave generate out.", param="generate")
     return request
 
 
@@ -177,8 +194,8 @@ def _check_tool(tool: dict[str, Any], place: str) -> None:
     _check_name(tool, place)
     if not isinstance(tool.get("description"), (str, type(None))):
         raise RequestError("A description is a string.", param=f"{place}.description")
-    if tool["type"] == "function" and not isinstance(tool.get("parameters"), (dict, type(None))):
-        raise RequestError("The parameters of a function are a JSON Schema.", param=f"{place}.parameters")
+    if tool["type"] == "function":
+        check_schema(tool.get("parameters"), f"{place}.parameters")
     if tool["type"] == "function" and not isinstance(tool.get("strict"), (bool, type(None))):
         raise RequestError("strict is a boolean.", param=f"{place}.strict")
 

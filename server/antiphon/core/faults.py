@@ -18,6 +18,7 @@ def refusal(error: ValidationError, raw: dict[str, Any], code: str = "invalid_re
     # A union tells of each of its branches; the one that got deepest is the one that was meant.
     path, first = max((f for f in faults if f[0][:1] == faults[0][0][:1]), key=lambda fault: len(fault[0]))
     param = "".join(f"[{part}]" if isinstance(part, int) else f".{part[:80]}" for part in path).lstrip(".")
+    param = param or getattr(first.get("ctx", {}).get("error"), "field", "")  # of a rule about several fields
     if first["type"] == "missing":
         message = f"{param} is required."
     elif first["type"] == "extra_forbidden":
@@ -25,7 +26,7 @@ def refusal(error: ValidationError, raw: dict[str, Any], code: str = "invalid_re
     elif first["type"] in ("model_type", "dict_type"):
         message = f"{param}: should be an object."
     else:
-        message = f"{param}: {first['msg'].removeprefix('Input ')[:200]}."
+        message = f"{param}: {first['msg'].removeprefix('Input ').removeprefix('Value error, ')[:200]}."
     return RequestError(message, code=code, param=param or None)
 
 

@@ -19,6 +19,16 @@ def list_items(response_id: str, encoded: bytes) -> list[dict[str, Any]]:
     return [_complete(item, response_id, index, seen) for index, item in enumerate(items)]
 
 
+def find_item(response_id: str, encoded: bytes, item_id: str) -> dict[str, Any] | None:
+    """The item that is listed under an id, as the client sent it."""
+    listed = list_items(response_id, encoded)
+    index = next((i for i, item in enumerate(listed) if item["id"] == item_id), None)
+    if index is None:
+        return None
+    sent: list[dict[str, Any]] = orjson.loads(b"[" + encoded + b"]")
+    return sent[index]
+
+
 def _complete(item: dict[str, Any], response_id: str, index: int, seen: set[str]) -> dict[str, Any]:
     """seen: ids given so far. One that is used twice, or is no text, would lead `after` astray."""
     kind = item.get("type") or "message"

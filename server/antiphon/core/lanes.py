@@ -46,6 +46,8 @@ class Lanes(Generic[Ticket]):
         self._ready: deque[LaneName] = deque()
         """Idle lanes that have a turn waiting for a running slot, in order of arrival."""
         self._named = 0
+        self._parked: set[Ticket] = set()
+        """Started turns that wait for a client's tool: they take no running slot."""
         self._running = 0
         self._waiting = 0
         self._max_running = max_running
@@ -54,6 +56,7 @@ class Lanes(Generic[Ticket]):
 
     @property
     def running(self) -> int:
+        """Started turns that do not wait for a tool."""
         return self._running
 
     @property
@@ -87,10 +90,27 @@ class Lanes(Generic[Ticket]):
             raise ValueError("only a started turn can finish")
         del self._of[ticket]
         state.running = None
+        self._unpark(ticket)
         self._running -= 1
         if state.waiting:
             self._ready.append(lane)
         return self._start()
+
+    def park(self, ticket: Ticket) -> list[Ticket]:
+        """A started turn waits for a tool: another may run meanwhile; gives the tickets to start now."""
+        if ticket in self._of and ticket not in self._parked and self._lanes[self._of[ticket]].running == ticket:
+            self._parked.add(ticket)
+            self._running -= 1
+        return self._start()
+
+    def unpark(self, ticket: Ticket) -> None:
+        """A parked turn goes on. It is not made to wait again, so that more than the limit may run for a while."""
+        self._unpark(ticket)
+
+    def _unpark(self, ticket: Ticket) -> None:
+        if ticket in self._parked:
+            self._parked.discard(ticket)
+            self._running += 1
 
     def clear_waiting(self) -> list[Ticket]:
         """Take out every turn that has not started, in order of arrival within each lane."""

@@ -38,12 +38,15 @@ _FORWARDED = (
 are ours, so `previous_response_id`, `conversation`, `store`, `stream` and `background` are not among them."""
 
 
-def model_body(raw: dict[str, Any], model: str, history: bytes) -> bytes:
-    """The JSON body. model: the upstream's name for it. history: the encoded input list."""
+def model_body(raw: dict[str, Any], model: str, history: bytes, *, native_compaction: bool = False) -> bytes:
+    """The JSON body. model: the upstream's name for it. history: the encoded input list.
+
+    native_compaction: the upstream gets `context_management`; for all others the server does it.
+    """
     body: dict[str, Any] = {"model": model, "input": orjson.Fragment(history), "stream": True, "store": False}
     for key in _FORWARDED:
         value = raw.get(key)
-        if value is not None:
+        if value is not None and (native_compaction or key != "context_management"):
             body[key] = value
     return orjson.dumps(body)
 
@@ -58,8 +61,34 @@ def visible_tools(tools: Any) -> list[Any]:
 def _visible(tool: Any) -> Any:
     kind = tool.get("type") if isinstance(tool, dict) else None
     if kind == "mcp":
-        return {key: value for key, value in tool.items() if key not in ("authorization", "headers")}
+        return _without_secrets(tool)
     if kind == "function":
         # Clients of the published schema require these three, asked for or not.
         return {"description": None, "parameters": None, "strict": None, **tool}
     return tool
+
+
+def holds_credentials(raw: dict[str, Any]) -> bool:
+    """Whether a request brings credentials of its caller for MCP servers."""
+    return any(_secret_keys(tool) for tool in raw.get("tools") or ())
+
+
+def without_credentials(raw: dict[str, Any]) -> dict[str, Any]:
+    """The request as it may be written down."""
+    options = raw.get("antiphon")
+    if isinstance(options, dict) and "upstream_authorization" in options:
+        raw = {**raw, "antiphon": {k: v for k, v in options.items() if k != "upstream_authorization"}}
+    if holds_credentials(raw):
+        raw = {**raw, "tools": [_without_secrets(tool) for tool in raw["tools"]]}
+    return raw
+
+
+def _secret_keys(tool: Any) -> list[str]:
+    if not isinstance(tool, dict) or tool.get("type") != "mcp":
+        return []
+    return [key for key in ("authorization", "headers") if tool.get(key)]
+
+
+def _without_secrets(tool: Any) -> Any:
+    secret = _secret_keys(tool)
+    return {key: value for key, value in tool.items() if key not in secret} if secret else tool

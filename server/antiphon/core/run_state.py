@@ -59,7 +59,13 @@ class RunState:
     step: int = 0
     current_tool: str | None = None
     head: int = -1
+    pending_calls: list[dict[str, Any]] = field(default_factory=list)
     open_calls: list[str] = field(default_factory=list)
+    resolved_calls: list[dict[str, Any]] = field(default_factory=list)
+    participants: list[dict[str, Any]] = field(default_factory=list)
+    steers: list[dict[str, Any]] = field(default_factory=list)
+    degraded: bool = False
+    fallback_from: str | None = None
     usage: dict[str, Any] | None = None
     terminal: dict[str, Any] | None = None
     expires_at: float | None = None
@@ -89,7 +95,8 @@ class RunState:
             "epoch": self.epoch,
             "revision": self.revision,
             "stalled": False,
-            "degraded": False,
+            "degraded": self.degraded,
+            **({"fallback_from": self.fallback_from} if self.fallback_from else {}),
             "started_at": self.started_at,
             "state": self.state,
             "agent": self.agent,
@@ -103,11 +110,11 @@ class RunState:
             "step": self.step,
             "current_tool": self.current_tool,
             "head": self.head,
-            "pending_calls": [],
+            "pending_calls": self.pending_calls,
             "open_calls": self.open_calls,
-            "resolved_calls": [],
-            "participants": [],
-            "steers": [],
+            "resolved_calls": self.resolved_calls,
+            "participants": self.participants,
+            "steers": self.steers,
             "usage": self.usage,
             "cost": None,
             "terminal": self.terminal,

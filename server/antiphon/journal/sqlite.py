@@ -17,7 +17,7 @@ from antiphon.core.cursor import BEFORE_FIRST, Epochs
 from antiphon.errors import StorageError
 from antiphon.journal.log import RunLog
 from antiphon.settings import JournalSettings
-from antiphon.store import records
+from antiphon.store import checkpoints, records
 from antiphon.store.records import Ending, IdempotencyRecord, NewResponse, Verdict
 from antiphon.store.responses import ResponseReader
 from antiphon.store.writer import SqliteWriter
@@ -38,12 +38,13 @@ Begin = tuple[NewResponse, IdempotencyRecord | None]
 
 @dataclass(frozen=True, slots=True)
 class _Part:
-    """What one flush writes of one run: perhaps its row, perhaps a chunk of events."""
+    """What one flush writes of one run: perhaps its row, perhaps a chunk of events, perhaps where it stands."""
 
     run_log: RunLog
     begin: Begin | None
     first: int
     events: list[bytes]
+    checkpoint: tuple[int, bytes] | None = None
 
     @property
     def last(self) -> int:
@@ -55,6 +56,8 @@ class _Part:
         if self.events:
             chunk = (self.run_log.run_id, self.first, self.last, b"\n".join(self.events))
             records.append_chunks([chunk])(connection)
+        if self.checkpoint is not None:
+            checkpoints.keep(self.run_log.run_id, *self.checkpoint)(connection)
 
 
 class SqliteJournal:
@@ -66,6 +69,7 @@ class SqliteJournal:
         self._settings = settings
         self._dirty: dict[RunLog, None] = {}
         self._begins: dict[RunLog, Begin] = {}
+        self._checkpoints: dict[RunLog, tuple[int, bytes]] = {}
         self._sent: dict[RunLog, int] = {}
         """The last number of each open stored run that was handed to the writer."""
         self._timer: asyncio.TimerHandle | None = None
@@ -94,6 +98,12 @@ class SqliteJournal:
         """Write the row of a new run with the next flush, together with its first events."""
         self._begins[run_log] = (row, key)
         self._mark_dirty(run_log)
+
+    def checkpoint(self, run_log: RunLog, payload: bytes | None) -> None:
+        """Write, with the next flush, where the run stands at this head. None: as if nothing was asked."""
+        if payload is not None and run_log in self._sent:
+            self._checkpoints[run_log] = (run_log.head, payload)
+            self._mark_dirty(run_log)
 
     def append(self, run_log: RunLog, events: list[bytes], first: int, *, last: bool = False) -> None:
         """Append events; they are delivered at once (relaxed) or when durable (strict).
@@ -152,6 +162,7 @@ class SqliteJournal:
         """Forget a log that is over; what it still had to write is given up."""
         self._dirty.pop(run_log, None)
         self._begins.pop(run_log, None)
+        self._checkpoints.pop(run_log, None)
         self._sent.pop(run_log, None)
 
     async def read(self, run_log: RunLog, after: int, max_bytes: int) -> list[bytes] | None:
@@ -200,9 +211,10 @@ class SqliteJournal:
         begin = self._begins.pop(run_log, None)
         first = self._sent.get(run_log, run_log.head) + 1
         events = run_log.since(first)
-        if begin is None and not events:
+        checkpoint = self._checkpoints.pop(run_log, None)
+        if begin is None and not events and checkpoint is None:
             return None
-        part = _Part(run_log, begin, first, events)
+        part = _Part(run_log, begin, first, events, checkpoint)
         self._sent[run_log] = part.last
         return part
 
@@ -212,6 +224,8 @@ class SqliteJournal:
             return
         if part.begin is not None:
             self._begins[part.run_log] = part.begin
+        if part.checkpoint is not None:
+            self._checkpoints.setdefault(part.run_log, part.checkpoint)
         self._sent[part.run_log] = part.first - 1
         self._mark_dirty(part.run_log)
 

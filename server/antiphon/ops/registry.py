@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from typing import Any
 
 import structlog
@@ -28,15 +28,21 @@ class RunRegistry:
         self._ended: dict[str, float] = {}
         """When each run ended that is still listed."""
         self._listeners: dict[str, dict[StateListener, None]] = {}
+        self._conversations: dict[str, dict[StateListener, None]] = {}
 
     def start(self, state: RunState) -> None:
         """A run exists from now on."""
         self._states[state.response_id] = state
         self._lifecycle.record("run.created", state)
+        self._call(self._conversations.get(state.conversation_id, {}), state)
 
     def get(self, response_id: str) -> RunState:
         """Raises KeyError for a run that is not live and did not end within the last minute."""
         return self._states[response_id]
+
+    def lists(self, response_id: str) -> bool:
+        """Whether the run is live or ended within the last minute."""
+        return response_id in self._states
 
     def change(
         self,
@@ -58,11 +64,7 @@ class RunRegistry:
         else:
             state.touch(now)
         self._lifecycle.record(event, state, data)
-        for listener in list(self._listeners.get(state.response_id, ())):
-            try:
-                listener(state)
-            except Exception:  # one watcher must not stop the run
-                log.exception("state_listener_crashed", response_id=state.response_id)
+        self._call(self._listeners.get(state.response_id, {}), state)
 
     def note(self, state: RunState, *, event: str, data: dict[str, Any] | None = None, **fields: Any) -> None:
         """Record an event that changes at most `usage` and `head`: no new revision, told with the next change."""
@@ -80,6 +82,24 @@ class RunRegistry:
             listeners.pop(listener, None)
             if not listeners:
                 del self._listeners[response_id]
+
+    def listen_conversation(self, conversation_id: str, listener: StateListener) -> None:
+        """Call `listener` with each run of this conversation as it begins."""
+        self._conversations.setdefault(conversation_id, {})[listener] = None
+
+    def unlisten_conversation(self, conversation_id: str, listener: StateListener) -> None:
+        listeners = self._conversations.get(conversation_id)
+        if listeners is not None:
+            listeners.pop(listener, None)
+            if not listeners:
+                del self._conversations[conversation_id]
+
+    def _call(self, listeners: Iterable[StateListener], state: RunState) -> None:
+        for listener in list(listeners):
+            try:
+                listener(state)
+            except Exception:  # one watcher must not stop the run
+                log.exception("state_listener_crashed", response_id=state.response_id)
 
     def prune(self) -> None:
         """Let go of runs that ended more than a minute ago."""

@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 from collections import OrderedDict
+from collections.abc import Collection
 from dataclasses import dataclass
 from typing import Any
 
 import orjson
 
 from antiphon.core.attach import After, AttachPlan, plan_attach
+from antiphon.core.context import Known, response_of_derived
 from antiphon.core.cursor import BEFORE_FIRST
 from antiphon.core.history import Turn
+from antiphon.core.input_items import find_item
 from antiphon.core.principal import Principal
 from antiphon.errors import RequestError
 from antiphon.journal.log import RunLog
@@ -88,6 +91,29 @@ class RunDirectory:
     def live_runs(self) -> list[Run]:
         return list(self._runs.values())
 
+    def live_of_conversation(self, conversation_id: str, principal: Principal) -> list[Run]:
+        """The runs of a conversation that have not ended and that this principal may see, without warm-ups."""
+        runs = self._of_conversation(conversation_id, principal)
+        return [run for run in runs if run.phase != "ended" and not run.request.is_warm_up]
+
+    async def newest_ended(self, conversation_id: str, principal: Principal) -> dict[str, Any] | None:
+        """The state of the conversation's newest run that has ended. Raises StorageError."""
+        ended = [run for run in self._of_conversation(conversation_id, principal) if run.phase == "ended"]
+        states = [run.state.row() for run in ended]
+        tenant = None if principal.role == "admin" else principal.tenant
+        creator = None if principal.at_least("operator") else principal.id
+        stored = await self._reader.newest_ended(conversation_id, tenant, creator)
+        if stored is not None:
+            states.append(orjson.loads(stored))
+        return max(states, key=lambda state: float(state["created_at"]), default=None)
+
+    def _of_conversation(self, conversation_id: str, principal: Principal) -> list[Run]:
+        return [
+            run
+            for run in self._runs.values()
+            if run.state.conversation_id == conversation_id and may_see(principal, run)
+        ]
+
     async def stored(self, response_id: str, principal: Principal) -> StoredResponse:
         """The row. Raises RequestError `response_not_found`."""
         row = await self._reader.find(response_id) if response_id.startswith("resp_") else None
@@ -123,6 +149,34 @@ class RunDirectory:
             after, epoch, epochs=run_log.epochs, head=run_log.shown, first=first, ended=run_log.ended
         )
 
+    async def items(self, ids: Collection[str], principal: Principal, *, whole: bool) -> dict[str, Known]:
+        """Stored items of the principal's tenant by id, of the newest response that it may see.
+
+        whole: with the items themselves. Raises StorageError.
+        """
+        homes: dict[str, tuple[str, str | None]] = {}
+        for home in await self._reader.item_homes(sorted(ids), principal.tenant):
+            if principal.may_see(principal.tenant, home.creator, home.visibility):
+                homes.setdefault(home.item_id, (home.response_id, home.upstream_id))
+        for item_id in ids:
+            if item_id not in homes and (response_id := response_of_derived(item_id)) is not None:
+                homes[item_id] = (response_id, None)
+        if not whole:
+            return {item_id: Known(*home) for item_id, home in homes.items()}
+        rows = {response_id: await self._own(response_id, principal) for response_id, _ in homes.values()}
+        return {
+            item_id: Known(response_id, upstream_id, _item_of(row, item_id))
+            for item_id, (response_id, upstream_id) in homes.items()
+            if (row := rows[response_id]) is not None
+        }
+
+    async def _own(self, response_id: str, principal: Principal) -> StoredResponse | None:
+        """A row of the principal's own tenant, whatever its role: history stays in its tenant."""
+        row = await self._reader.find(response_id)
+        if row is None or row.tenant != principal.tenant:
+            return None
+        return row if principal.may_see(row.tenant, row.creator, row.visibility) else None
+
     async def parent(self, response_id: str, principal: Principal) -> Turn | None:
         """A stored turn to continue from, None if it is unknown, foreign or a part of it is gone."""
         run = self.live(response_id, principal)
@@ -151,8 +205,14 @@ class RunDirectory:
         return turn
 
 
+def _item_of(row: StoredResponse, item_id: str) -> dict[str, Any] | None:
+    output: list[dict[str, Any]] = orjson.loads(row.response).get("output") or []
+    found = next((item for item in output if item.get("id") == item_id), None)
+    return found if found is not None else find_item(row.id, row.input, item_id)
+
+
 def _size(turn: Turn) -> int:
-    return len(turn.input) + len(turn.output)
+    return len(turn.input) + len(turn.output) + len(turn.compacted or b"")
 
 
 def may_see(principal: Principal, run: Run) -> bool:

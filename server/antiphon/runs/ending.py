@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import orjson
@@ -36,6 +36,8 @@ class RunEnder:
         self._kept_s = {True: settings.journal.retention_s, False: settings.store.grace_s}
         self.on_end: Callable[[Run], None] = lambda run: None
         """Called just before the terminal is shown, when the run's turn can already be continued."""
+        self.before_end: Callable[[Run, Outcome, Sequence[OpenCall]], str | None] = lambda *_: None
+        """Called when the end is known, not yet decided; gives the id of the response that follows by itself."""
 
     def hurry(self) -> None:
         """The server stops: a store that is away now is not waited for."""
@@ -44,23 +46,28 @@ class RunEnder:
     async def end(self, run: Run, outcome: Outcome) -> None:
         """Give the run its one terminal event. Never raises for a store that is away."""
         run.phase = "ending"
-        # A crash may have lost events between the assembler and the log: what is in the log counts.
-        run.assembler.next_number = run.log.head + 1
-        if outcome.status != "failed":
-            first = run.assembler.next_number
-            self._journal.append(run.log, run.assembler.close_items("incomplete"), first)
+        first = run.log.head + 1
+        left = run.assembler.take()
+        if run.assembler.next_number - len(left) != first:
+            # A crash lost events between the assembler and the log: what is in the log counts.
+            left, run.assembler.next_number = [], first
+        failed_now = outcome.status == "failed"  # its half items stay open: the terminal shows them as they are
+        closing = run.assembler.release() if failed_now else run.assembler.close_items("incomplete")
+        self._journal.append(run.log, left + closing, first)
         now = self._clock.now()
         run.ended_at = now
         if outcome.status == "completed":
             run.assembler.response.completed_at = int(now)
         number = run.assembler.next_number
         terminal = run.assembler.terminal(outcome)
-        output, open_calls = finished_output(run.assembler.items, outcome)
+        last, open_calls = finished_output(run.assembler.round_items, outcome)
+        output = b",".join(part for part in (*run.loop.context, last) if part)
+        successor = self.before_end(run, outcome, open_calls)
         if run.stored:
-            ending = self._ending(run, outcome, terminal, number, output, open_calls, now)
+            ending = self._ending(run, outcome, terminal, number, output, open_calls, now, successor)
             verdict = await self._decide(ending, run)
             if verdict is None:
-                run.durable_end = False
+                run.durable_end, successor = False, None
                 outcome = failed("storage_unavailable", "The result could not be stored.")
                 run.assembler.next_number = number
                 terminal = run.assembler.terminal(outcome)
@@ -68,10 +75,16 @@ class RunEnder:
             elif verdict.terminal_event is not None and verdict.terminal_event != terminal:
                 log.warning("run_decided_elsewhere", response_id=run.id)
                 terminal = verdict.terminal_event
-        self._show(run, outcome, terminal, output, open_calls)
+        self._show(run, outcome, terminal, output, open_calls, successor)
 
     def _show(
-        self, run: Run, outcome: Outcome, terminal: bytes, output: bytes, open_calls: tuple[OpenCall, ...]
+        self,
+        run: Run,
+        outcome: Outcome,
+        terminal: bytes,
+        output: bytes,
+        open_calls: tuple[OpenCall, ...],
+        successor: str | None,
     ) -> None:
         run.outcome = outcome
         run.phase = "ended"
@@ -87,13 +100,14 @@ class RunEnder:
             input=run.input,
             output=output,
             open_calls=open_calls,
+            compacted=run.loop.compacted,
         )
         self.on_end(run)
         run.log.end(terminal, durable=run.stored and run.durable_end)
         if run.request.is_warm_up:
             self._end_quietly(run, outcome)
         else:
-            self._tell(run, outcome, [call.call_id for call in open_calls])
+            self._tell(run, outcome, [call.call_id for call in open_calls], successor)
         run.done.set()
 
     def _end_quietly(self, run: Run, outcome: Outcome) -> None:
@@ -107,12 +121,10 @@ class RunEnder:
     def _expires_at(self, run: Run) -> float:
         return run.ended_at + self._kept_s[run.stored]
 
-    def _tell(self, run: Run, outcome: Outcome, open_calls: list[str]) -> None:
+    def _tell(self, run: Run, outcome: Outcome, open_calls: list[str], successor: str | None) -> None:
         state: State = outcome.status
         data: dict[str, Any] = {"usage": outcome.usage, "cost": None, "code": outcome.code, "by": outcome.by}
-        if outcome.usage is not None:
-            usage = {"step": run.state.step, **_usage_data(outcome.usage), "estimated": False}
-            self._registry.note(run.state, event="run.usage", data=usage, usage=outcome.usage)
+        run.state.usage = outcome.usage
         self._registry.change(
             run.state,
             state,
@@ -121,7 +133,7 @@ class RunEnder:
             head=run.log.head,
             open_calls=open_calls,
             current_tool=None,
-            terminal=outcome.summary,
+            terminal=_terminal(outcome, successor),
             expires_at=self._expires_at(run),
         )
 
@@ -134,6 +146,7 @@ class RunEnder:
         output: bytes,
         open_calls: tuple[OpenCall, ...],
         now: float,
+        successor: str | None,
     ) -> Ending:
         row = run.state.row() | {
             "state": outcome.status,
@@ -144,29 +157,23 @@ class RunEnder:
             "usage": outcome.usage,
             "updated_at": now,
             "open_calls": [call.call_id for call in open_calls],
-            "terminal": outcome.summary,
+            "current_tool": None,
+            "terminal": _terminal(outcome, successor),
         }
-        calls = [
-            {
-                "call_id": call.call_id,
-                "upstream_call_id": call.upstream_call_id,
-                "name": call.name,
-                "type": call.type,
-            }
-            for call in open_calls
-        ]
         return Ending(
             id=run.id,
             fence=run.fence,
             status=outcome.status,
             ended_at=now,
             context_output=output,
-            open_calls=orjson.dumps(calls),
+            open_calls=orjson.dumps(open_calls),
             response=run.assembler.snapshot(outcome),
             run_state=orjson.dumps(row),
             terminal_event=terminal,
             terminal_number=number,
             http_status=outcome.http_status,
+            compacted_context=run.loop.compacted,
+            item_ids=[(item.id, item.upstream_id) for item in run.assembler.items],
         )
 
     async def _decide(self, ending: Ending, run: Run) -> Verdict | None:
@@ -188,12 +195,5 @@ class RunEnder:
             attempt += 1
 
 
-def _usage_data(usage: dict[str, Any]) -> dict[str, Any]:
-    return {
-        "input": usage["input_tokens"],
-        "output": usage["output_tokens"],
-        "total": usage["total_tokens"],
-        "cached": usage["input_tokens_details"]["cached_tokens"],
-        "reasoning": usage["output_tokens_details"]["reasoning_tokens"],
-        "cost": None,
-    }
+def _terminal(outcome: Outcome, successor: str | None) -> dict[str, Any]:
+    return outcome.summary | ({"successor": successor} if successor is not None else {})

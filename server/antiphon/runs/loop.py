@@ -1,115 +1,111 @@
-"""The loop of one run: model call in, events out, until the model is done. One task per run executes it."""
+"""The loop of one run: model calls, tools and waits until nothing is left to do. One task executes it."""
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Sequence
-from typing import Any, cast
 
 import structlog
 
 from antiphon.core.assembly.outcome import Outcome, failed, stopped
-from antiphon.core.history import encode_history
-from antiphon.core.model_body import model_body
-from antiphon.errors import UpstreamError
-from antiphon.journal.sqlite import SqliteJournal
-from antiphon.ops.registry import RunRegistry
-from antiphon.ports import ModelCall
-from antiphon.runs.ending import RunEnder
+from antiphon.core.rounds import MAX_TOOL_ROUNDS
+from antiphon.core.steering import STEERED
+from antiphon.errors import StorageError, UpstreamError
+from antiphon.runs import steps
+from antiphon.runs.parts import LoopParts
 from antiphon.runs.run import Run
 
 log = structlog.get_logger(__name__)
 
-_LINGER_S = 1.0
-"""How long an upstream may take to close its stream after its terminal event, so that the connection is reused."""
+
+_QUEUED_HEAD = 1
+"""Last event of a background run that has not begun: created, queued."""
 
 
 class RunLoop:
     """Executes runs."""
 
-    def __init__(self, journal: SqliteJournal, registry: RunRegistry, ender: RunEnder) -> None:
-        self._journal = journal
-        self._registry = registry
-        self._ender = ender
+    def __init__(self, parts: LoopParts) -> None:
+        self._parts = parts
 
     async def run(self, run: Run) -> None:
         """Execute the run to its terminal event, whatever happens on the way."""
-        stream: AsyncIterator[Sequence[bytes]] | None = None
         run.executing = True
         try:
             if run.stop is not None:
                 raise asyncio.CancelledError
             self._start(run)
-            stream = run.model.upstream.stream(self._call(run))
-            outcome = await self._consume(run, stream)
+            outcome = await self._execute(run)
         except asyncio.CancelledError:
+            if run.suspended:
+                await self._suspend(run)
+                await self._let_go(run)
+                return
             outcome = run.stop or stopped()
         except UpstreamError as error:
             outcome = _upstream_failure(error)
+        except StorageError:
+            log.exception("run_storage_failed", response_id=run.id)
+            outcome = failed("storage_unavailable", "The run could not be stored.", http_status=503)
         except Exception:
             log.exception("run_crashed", response_id=run.id)
             outcome = failed("server_error", "The run failed inside the server.")
-        run.phase = "ending"  # its end is decided: a cancel from here on comes too late
-        if outcome is not run.assembler.outcome and stream is not None:
-            await _close(stream)
-            stream = None
         try:
-            await self._ender.end(run, outcome)
+            await steps.finish(self._parts, run, outcome)
         except Exception:
             log.exception("run_end_crashed", response_id=run.id)
-            await self._ender.end(run, failed("server_error", "The run failed inside the server."))
-        if stream is not None:
-            await _let_finish(stream)
+            await self._parts.ender.end(run, failed("server_error", "The run failed inside the server."))
+        await self._let_go(run)
+
+    async def _let_go(self, run: Run) -> None:
+        """Give back what the run had open: the connection of its last model call, its tools."""
+        await steps.let_finish(run)
+        if run.loop.opened is not None:
+            await run.loop.opened.aclose()
+
+    async def _suspend(self, run: Run) -> None:
+        try:
+            await steps.suspend(self._parts, run)
+        except StorageError:
+            # What was stored when the wait began still leads on, in a new epoch.
+            log.warning("suspend_failed", response_id=run.id)
+        run.left.set()
+        log.info("run_suspended", response_id=run.id)
 
     def _start(self, run: Run) -> None:
-        if run.create.origin == "background":
+        if run.create.origin == "background" and run.log.head == _QUEUED_HEAD:
             first = run.assembler.next_number
             event = run.assembler.lifecycle("response.in_progress", "in_progress")
-            self._journal.append(run.log, [event], first)
-        self._registry.change(run.state, "running", event="run.started", step=1, head=run.log.head)
-        data = {"step": 1, "model": run.model.name}
-        self._registry.note(run.state, event="run.step.started", data=data)
+            self._parts.journal.append(run.log, [event], first)
+        if run.state.state == "queued":
+            self._parts.registry.change(run.state, "running", event="run.started", step=1, head=run.log.head)
 
-    def _call(self, run: Run) -> ModelCall:
-        body = model_body(run.create.raw, run.model.name, encode_history(run.parent, run.input))
-        return ModelCall(run.id, run.model.name, body, run.create.caller_token)
-
-    async def _consume(self, run: Run, stream: AsyncIterator[Sequence[bytes]]) -> Outcome:
-        """Feed the stream to the log until the upstream said how it ended."""
-        assembler, journal, run_log = run.assembler, self._journal, run.log
-        async for batch in stream:
-            first = assembler.next_number
-            if len(batch) == 1:
-                events = assembler.feed(batch[0])
+    async def _execute(self, run: Run) -> Outcome:
+        parts, loop = self._parts, run.loop
+        await steps.open_tools(parts, run)
+        if run.request.wants_compaction:
+            return await steps.compact(parts, run) or Outcome("completed")
+        await steps.run_approved(parts, run)
+        while True:
+            if loop.waiting:
+                outcome, step = Outcome("completed"), "client_action"
             else:
-                events = [event for raw in batch for event in assembler.feed(raw)]
-            if events:
-                journal.append(run_log, events, first, last=assembler.outcome is not None)
-            if assembler.outcome is not None:
-                if assembler.dropped:
-                    log.debug("upstream_events_dropped", response_id=run.id, count=assembler.dropped)
-                return assembler.outcome
-        return failed("upstream_error", "The upstream ended the stream without saying how.", http_status=502)
+                if steps.wants_compaction(parts, run) and (failure := await steps.compact(parts, run)):
+                    return failure
+                outcome = await steps.infer(parts, run)
+                step = steps.classify_round(parts, run, outcome)
+                if step == "done":
+                    return outcome
+                await steps.execute_calls(parts, run)
+            if step == "client_action" and not run.holds:
+                return outcome
+            if step == "client_action":
+                await steps.wait_for_clients(parts, run)
+            if loop.round >= parts.loop.max_rounds:
+                return Outcome("incomplete", reason=MAX_TOOL_ROUNDS)
+            steps.finish_round(parts, run)
+            if run.steers.waiting:
+                return STEERED
 
 
 def _upstream_failure(error: UpstreamError) -> Outcome:
     return failed(error.code, error.message, http_status=error.status, headers=error.headers or None)
-
-
-async def _close(stream: AsyncIterator[Sequence[bytes]]) -> None:
-    try:
-        await cast(Any, stream).aclose()
-    except Exception:
-        log.exception("upstream_close_failed")
-
-
-async def _let_finish(stream: AsyncIterator[Sequence[bytes]]) -> None:
-    """Read what follows the terminal event, so that the connection can be used again."""
-    try:
-        async with asyncio.timeout(_LINGER_S):
-            async for _ in stream:
-                pass
-    except (TimeoutError, UpstreamError):
-        pass
-    finally:
-        await _close(stream)

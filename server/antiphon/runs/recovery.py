@@ -1,7 +1,8 @@
-"""After a start: what the last process left behind is ended truthfully (DESIGN "A node dies").
+"""After a start: what the last process left behind is gone on with or ended truthfully (DESIGN "A node dies").
 
 Nobody runs those runs any more. Each gets a higher fence; in relaxed mode a new epoch, because events may have
-been shown that never became durable; then `response.failed` with code `server_lost`.
+been shown that never became durable; then it goes on where that loses nothing, or ends with `response.failed` and
+code `server_lost`.
 """
 
 from __future__ import annotations
@@ -14,8 +15,9 @@ import structlog
 from antiphon.core.assembly.wire import encode
 from antiphon.core.cursor import Epochs
 from antiphon.core.projection import project
-from antiphon.errors import StorageError
+from antiphon.errors import AntiphonError, StorageError
 from antiphon.ports import Clock, Ids
+from antiphon.runs.resuming import REVISIONS, Resumer
 from antiphon.settings import JournalSettings
 from antiphon.store import records
 from antiphon.store.records import Ending
@@ -28,16 +30,20 @@ log = structlog.get_logger(__name__)
 _PAGE_BYTES = 1024 * 1024
 _MESSAGE = "The server that owned the run went away before it ended."
 
-_REVISIONS = 1_000_000
-"""Above every revision the dead process may have shown: what was not stored cannot be counted."""
-
 
 class Recovery:
-    """Ends the runs of a dead process."""
+    """Takes over the runs of a dead process."""
 
     def __init__(
-        self, reader: ResponseReader, writer: SqliteWriter, settings: JournalSettings, clock: Clock, ids: Ids
+        self,
+        reader: ResponseReader,
+        writer: SqliteWriter,
+        resumer: Resumer,
+        settings: JournalSettings,
+        clock: Clock,
+        ids: Ids,
     ) -> None:
+        self._resumer = resumer
         self._reader = reader
         self._writer = writer
         self._settings = settings
@@ -45,20 +51,21 @@ class Recovery:
         self._ids = ids
 
     async def recover(self) -> int:
-        """Give every left-behind run its terminal; gives how many there were. Raises StorageError."""
+        """Go on with every run left behind, or end it; gives how many are lost. Raises StorageError."""
         for row in await self._reader.terminal_without_event():
             await self._append_decided(row)
-        unfinished = await self._reader.unfinished()
-        for row in unfinished:
+        lost = 0
+        for row in await self._reader.unfinished():
             try:
-                await self._end_lost(row)
+                lost += not await self._take_over(row)
             except StorageError:
                 raise
             except Exception:  # a row nobody can read must not keep the server from starting
                 log.exception("recovery_failed", response_id=row.id)
-        if unfinished:
-            log.warning("runs_lost", count=len(unfinished))
-        return len(unfinished)
+                lost += 1
+        if lost:
+            log.warning("runs_lost", count=lost)
+        return lost
 
     async def _append_decided(self, row: StoredResponse) -> None:
         """The terminal was decided but its event is missing in the log: the stored bytes are appended."""
@@ -67,14 +74,26 @@ class Recovery:
         chunk = (row.id, row.terminal_number, row.terminal_number, row.terminal_event)
         await self._writer.submit(records.append_chunks([chunk]))
 
-    async def _end_lost(self, row: StoredResponse) -> None:
+    async def _take_over(self, row: StoredResponse) -> bool:
+        """Whether the run goes on."""
         events = await self._events(row.id)
-        number = len(events)
+        kept = await self._resumer.resumable(row, len(events))
         epochs = row.epochs
-        if self._settings.mode == "relaxed":
-            epochs = epochs.forked(self._ids.token(), number)
+        if self._settings.mode == "relaxed" and not (kept is not None and kept.clean):
+            epochs = epochs.forked(self._ids.token(), len(events))
         encoded = _encode_epochs(epochs) if epochs is not row.epochs else None
         fence = await self._writer.submit(records.take_over(row.id, encoded))
+        if kept is not None:
+            try:
+                await self._resumer.resume(row, kept, events, epochs, fence)
+                return True
+            except (AntiphonError, ValueError, TypeError, KeyError) as error:
+                log.warning("resume_failed", response_id=row.id, error=str(error))
+        await self._end_lost(row, events, epochs, fence)
+        return False
+
+    async def _end_lost(self, row: StoredResponse, events: list[bytes], epochs: Epochs, fence: int) -> None:
+        number = len(events)
         now = self._clock.now()
         response = self._failed_response(row, events)
         state = orjson.loads(row.run_state) | {
@@ -85,7 +104,7 @@ class Recovery:
             "expires_at": now + self._settings.retention_s,
             "terminal": {"status": "failed", "code": "server_lost", "by": None},
         }
-        state["revision"] += _REVISIONS
+        state["revision"] += REVISIONS
         terminal = encode("response.failed", number, {"response": orjson.Fragment(response)})
         ending = Ending(
             id=row.id,

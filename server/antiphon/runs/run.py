@@ -3,18 +3,33 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import AsyncIterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
 from antiphon.core.assembly.assembler import Assembler
 from antiphon.core.assembly.outcome import Outcome
 from antiphon.core.create_request import CreateRequest
-from antiphon.core.history import Turn
+from antiphon.core.held_calls import HeldCalls
+from antiphon.core.history import Approval, Turn, encode_history
+from antiphon.core.participants import Roster
 from antiphon.core.principal import Principal
+from antiphon.core.rounds import open_calls
 from antiphon.core.run_state import Origin, RunState
+from antiphon.core.steering import SteerBook
+from antiphon.core.tool_registry import DeclaredTools, ToolRegistry
 from antiphon.journal.log import RunLog
-from antiphon.ports import Upstream
+from antiphon.ports import OpenTools, Tool, Upstream
 from antiphon.settings import UpstreamSettings
+
+
+@dataclass(slots=True, eq=False)
+class CreatorConnection:
+    """The socket a create came over, as it is now: its session keeps this true."""
+
+    id: str
+    said_hello: bool = False
+    open: bool = True
 
 
 @dataclass(frozen=True, slots=True)
@@ -22,6 +37,7 @@ class Create:
     """One create, from whatever transport. raw: the object as the client sent it, with the fields we do not read.
 
     caller_token: the caller's own upstream credential; it lives in the owner's memory only.
+    connection: None over HTTP.
     """
 
     request: CreateRequest
@@ -29,18 +45,57 @@ class Create:
     origin: Origin
     idempotency_key: str | None = None
     caller_token: str | None = field(default=None, repr=False)
+    connection: CreatorConnection | None = None
 
 
 @dataclass(frozen=True, slots=True)
 class Model:
-    """Which upstream answers, and under what name it knows the model."""
+    """Which upstream answers, and under what name it knows the model.
+
+    tools: names of tools of the server that come with the model (of those built in).
+    """
 
     upstream: Upstream
     name: str
     settings: UpstreamSettings | None
+    tools: tuple[str, ...] = ()
 
 
 Phase = Literal["streaming", "ending", "ended"]
+
+Activity = Literal["model", "tools", "clients", ""]
+
+
+@dataclass(slots=True)
+class Loop:
+    """Where the tool loop of a run stands.
+
+    round: model calls made so far. context: what each finished round added for the model, encoded items.
+    compacted: what replaces everything before them. usage: summed. executors: the server's tools by (server_label,
+    name). activity: what the run is doing. asked: call ids of this round that clients were asked to answer.
+    calls_made: of tools of the server. waiting: taken up again while its last round waits for clients.
+    takeovers: processes that died since its last round with something of it to execute. after_approvals: the
+    input, where it stands behind calls that are made first. stream: of the last model call, to be read to its end.
+    """
+
+    declared: DeclaredTools = field(default_factory=DeclaredTools)
+    approvals: list[Approval] = field(default_factory=list)
+    round: int = 0
+    context: list[bytes] = field(default_factory=list)
+    compacted: bytes | None = None
+    usage: dict[str, Any] | None = None
+    last_usage: dict[str, Any] | None = None
+    last_counted: int = 0
+    opened: OpenTools | None = None
+    registry: ToolRegistry = field(default_factory=ToolRegistry)
+    executors: dict[tuple[str, str], Tool] = field(default_factory=dict)
+    activity: Activity = ""
+    asked: set[str] = field(default_factory=set)
+    calls_made: int = 0
+    waiting: bool = False
+    takeovers: int = 0
+    after_approvals: bytes = b""
+    stream: AsyncIterator[Sequence[bytes]] | None = None
 
 
 @dataclass(slots=True, eq=False)
@@ -52,7 +107,10 @@ class Run:
     turn: what can be continued, set when it ended. outcome, ended_at: how and when. durable_end: False where the
     terminal could not be written (storage_unavailable). abandon_s: seconds it outlives its last listener
     (None: for ever). stop: why it must end early. executing: its task has begun. done: set when the terminal
-    has been shown.
+    has been shown. steers: what was said to it while it ran. successor_id: reserved by the first of them, None
+    again if nothing follows by itself; successor: the run that follows, once it is there (None: it cannot be).
+    held: calls that wait for clients, None if there never were any. roster: who is attached. suspended: this
+    process stops while the run waits; left: set when all of it is stored for the next one.
     """
 
     id: str
@@ -77,10 +135,47 @@ class Run:
     listeners: int = 0
     abandon_s: float | None = None
     abandon_timer: asyncio.TimerHandle | None = None
+    steers: SteerBook = field(default_factory=SteerBook)
+    successor: asyncio.Future[Run | None] | None = None
+    successor_id: str | None = None
+    loop: Loop = field(default_factory=Loop)
+    resumable: bool = True
+    suspended: bool = False
+    left: asyncio.Event = field(default_factory=asyncio.Event)
+    held: HeldCalls | None = None
+    roster: Roster = field(default_factory=Roster)
 
     @property
     def request(self) -> CreateRequest:
         return self.create.request
+
+    @property
+    def holds(self) -> bool:
+        """Whether the run waits for the outputs of its clients, instead of ending with open calls."""
+        return self.request.antiphon.client_tools == "hold"
+
+    @property
+    def can_suspend(self) -> bool:
+        """Whether the run only waits, and another process could go on with it."""
+        return self.loop.activity == "clients" and self.stored and self.resumable and self.phase == "streaming"
+
+    @property
+    def steerable_now(self) -> bool:
+        """Whether cutting the model off would cut no item and leave no call without its output."""
+        assembler = self.assembler
+        return (
+            self.loop.activity == "model"
+            and not assembler.has_open_items
+            and not open_calls(assembler.round_items)
+        )
+
+    def model_input(self) -> bytes:
+        """The encoded input list of the next model call."""
+        new = [part for part in (self.input, *self.loop.context) if part]
+        if self.loop.compacted is None:
+            return encode_history(self.parent, b",".join(new))
+        kept = [self.loop.compacted, *self.loop.context]
+        return b"[" + b",".join(part for part in kept if part) + b"]"
 
     @property
     def stored(self) -> bool:

@@ -15,6 +15,9 @@ from antiphon.runs.run import Run
 
 log = structlog.get_logger(__name__)
 
+_LOOK_S = 0.2
+"""How often it is looked whether runs that kept the server from stopping now only wait."""
+
 
 class Supervisor:
     """Launches, stops and forgets runs."""
@@ -70,6 +73,10 @@ class Supervisor:
     def left(self, run: Run) -> None:
         """Somebody detached; after the last one a run that was not to outlive its listeners gets its time."""
         run.listeners -= 1
+        self.unheard(run)
+
+    def unheard(self, run: Run) -> None:
+        """If nobody listens, the time of a run that was not to outlive its listeners begins."""
         if run.listeners > 0 or run.abandon_s is None or run.phase != "streaming":
             return
         outcome = cancelled("system:abandoned")
@@ -79,14 +86,18 @@ class Supervisor:
         """End every run, because the server goes away, and wait for their terminals."""
         self._ender.hurry()
         for run in self._directory.live_runs():
-            self.stop(run, stopped())
+            if run.can_suspend and run.task is not None:
+                run.suspended = True
+                run.task.cancel()
+            else:
+                self.stop(run, stopped())
         if self._tasks:
             await asyncio.wait(self._tasks)
 
     async def wait_idle(self) -> None:
-        """Wait until no run is going on."""
-        while self._tasks:
-            await asyncio.wait(self._tasks)
+        """Wait until no run is going on, but for those that another process can go on with."""
+        while busy := self._tasks & {run.task for run in self._directory.live_runs() if not run.can_suspend}:
+            await asyncio.wait(busy, timeout=_LOOK_S, return_when=asyncio.FIRST_COMPLETED)
 
     def _ended(self, run: Run) -> None:
         if run.abandon_timer is not None:

@@ -13,12 +13,14 @@ from antiphon.core.json_input import parse_object
 from antiphon.core.lanes import LaneName, check_lane_name
 from antiphon.core.principal import Principal
 from antiphon.errors import AntiphonError, Draining, RequestError
+from antiphon.runs.engine import Engine
+from antiphon.runs.run import CreatorConnection
 from antiphon.session.attachment import Attachment
-from antiphon.session.engine import Engine
 from antiphon.session.extension import Extension
 from antiphon.session.frames import error_frame
-from antiphon.session.notices import refuse_inject, refuse_steer
+from antiphon.session.inject import answer_inject, on_lane, read_inject
 from antiphon.session.socket import Socket, send_json
+from antiphon.session.steer import Steers
 from antiphon.session.turns import Ticket, TurnHooks, Turns
 
 log = structlog.get_logger(__name__)
@@ -49,8 +51,11 @@ class Connection:
         self._closing = False
         self._room = asyncio.Event()
         hooks = TurnHooks(started=self._turn_started, finished=self._turn_finished, behind=self._too_slow)
-        self._turns = Turns(engine, principal, socket, hooks, self.id)
-        self._extension = Extension(engine, principal, socket, self._turns, self.id)
+        self._as_creator = CreatorConnection(self.id)
+        self._turns = Turns(engine, principal, socket, hooks, self._as_creator)
+        self._extension = Extension(engine, principal, socket, self._turns, self._as_creator)
+        self._steers = Steers(engine, principal, socket, self._as_creator, self._lane_of)
+        self._extension.delivered = self._steers.delivered
         socket.on_writable = self._wake
         socket.on_stalled = self._stalled
         self._age_timer = asyncio.get_running_loop().call_later(
@@ -69,6 +74,7 @@ class Connection:
             self._close(1011, "server error")
         finally:
             self._age_timer.cancel()
+            self._as_creator.open = False
             self._turns.close()
             self._extension.close()
 
@@ -118,9 +124,9 @@ class Connection:
         elif kind == "response.cancel":
             await self._cancel(frame)
         elif kind == "response.steer":
-            send_json(self._socket, refuse_steer(frame, self._turns, self._engine, self._principal))
+            await self._steers.take(frame)
         elif kind == "response.inject":
-            send_json(self._socket, refuse_inject(frame, self._turns, self._engine, self._principal))
+            await self._inject(frame)
         elif kind != "response.processed":
             raise RequestError(
                 f"This server does not know the event {kind[:80]!r}.", code="unsupported_event_type", param="type"
@@ -135,6 +141,13 @@ class Connection:
                 send_json(self._socket, error_frame(error, lane))
                 return
         self._turns.create(frame, lane)
+
+    async def _inject(self, frame: dict[str, Any]) -> None:
+        response_id, given = read_inject(frame)
+        _, lane = self._lane_of(response_id)
+        sender = self._extension.presence.sender
+        answer = await answer_inject(self._engine.held, response_id, given, sender, self._principal)
+        send_json(self._socket, on_lane(answer, lane))
 
     async def _cancel(self, frame: dict[str, Any]) -> None:
         response_id = frame.get("response_id")
@@ -167,15 +180,22 @@ class Connection:
             self._room.clear()
             await self._room.wait()
 
+    def _lane_of(self, response_id: str) -> tuple[bool, LaneName]:
+        """Whether a run is being delivered here, and on which lane: a turn's own or an attachment's."""
+        delivering, lane = self._turns.lane_of(response_id)
+        attached = None if delivering else self._extension.lane_of(response_id)
+        return delivering or attached is not None, attached or lane
+
     # Life of the connection
 
     def _turn_started(self, ticket: Ticket) -> None:
         if ticket.run is not None:
-            self._extension.watch(ticket.run)
+            self._extension.watch(ticket.run, creator=True)
 
     def _turn_finished(self, ticket: Ticket) -> None:
         if ticket.run is not None:
             self._extension.unwatch(ticket.run)
+            self._steers.delivered(ticket.run.id)
         if self._turns.refuse_with is not None and self._turns.running <= 1:
             asyncio.get_running_loop().call_soon(self._close_if_old)
 

@@ -7,7 +7,7 @@ from typing import Any
 from antiphon.core.lanes import LaneName
 from antiphon.errors import AntiphonError
 
-_WEBSOCKET_STATUS = {"previous_response_not_found": 400}
+_WEBSOCKET_STATUS = {"previous_response_not_found": 400, "item_not_found": 400}
 """Codes whose integer `status` on a socket differs from HTTP."""
 
 

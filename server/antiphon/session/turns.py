@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Coroutine
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -14,15 +14,19 @@ from antiphon.core.connection_memory import ConnectionMemory
 from antiphon.core.create_request import CreateRequest, parse_create
 from antiphon.core.lanes import LaneName, Lanes
 from antiphon.core.principal import Principal
+from antiphon.core.run_state import RunState
 from antiphon.errors import AntiphonError, RequestError
-from antiphon.runs.run import Create, Run
+from antiphon.ops.registry import StateListener
+from antiphon.runs.engine import Engine
+from antiphon.runs.run import Create, CreatorConnection, Run
 from antiphon.runs.service import Started
 from antiphon.session.attachment import Attachment, EndReason
-from antiphon.session.engine import Engine
 from antiphon.session.frames import error_frame
 from antiphon.session.socket import Socket, send_json
 
 log = structlog.get_logger(__name__)
+
+_LANES_REMEMBERED = 256
 
 
 @dataclass(eq=False, slots=True)
@@ -35,6 +39,9 @@ class Ticket:
     refusal: AntiphonError | None = None
     attachment: Attachment | None = None
     run: Run | None = None
+    on_state: StateListener | None = None
+    successor_id: str | None = None
+    """What a run that is read from the store was steered into."""
 
     @property
     def previous_response_id(self) -> str | None:
@@ -59,14 +66,19 @@ class Turns:
     """Lanes, tickets and the deliveries of running turns."""
 
     def __init__(
-        self, engine: Engine, principal: Principal, socket: Socket, hooks: TurnHooks, connection_id: str
+        self,
+        engine: Engine,
+        principal: Principal,
+        socket: Socket,
+        hooks: TurnHooks,
+        connection: CreatorConnection,
     ) -> None:
         limits = engine.settings.limits
         self._engine = engine
         self._principal = principal
         self._socket = socket
         self._hooks = hooks
-        self._connection_id = connection_id
+        self._connection = connection
         self._memory = ConnectionMemory()
         self._lanes: Lanes[Ticket] = Lanes(
             max_running=limits.running_per_connection,
@@ -74,6 +86,8 @@ class Turns:
             max_waiting=limits.queued_per_connection,
         )
         self._running: set[Ticket] = set()
+        self._delivered_on: dict[str, LaneName] = {}
+        """The lanes of the newest runs: a notice about one that has just ended belongs there too."""
         self._tasks: set[asyncio.Task[None]] = set()
         self._closed = False
         self.refuse_with: AntiphonError | None = None
@@ -121,11 +135,11 @@ class Turns:
         return [ticket.attachment for ticket in self._running if ticket.attachment is not None]
 
     def lane_of(self, response_id: str) -> tuple[bool, LaneName]:
-        """Whether a run is being delivered here, and on which lane."""
+        """Whether a run is being delivered here, and on which lane it is or was."""
         for ticket in self._running:
             if ticket.attachment is not None and ticket.attachment.log.run_id == response_id:
                 return True, ticket.lane
-        return False, None
+        return False, self._delivered_on.get(response_id)
 
     def _begin(self, tickets: list[Ticket]) -> None:
         # A loop, not recursion: a lane may hold a thousand refusals, each of which lets the next one begin.
@@ -136,9 +150,12 @@ class Turns:
             if refusal is not None or ticket.request is None:
                 begin.extend(self._answer_refused(ticket, refusal or RequestError("The create cannot be read.")))
                 continue
-            task = asyncio.get_running_loop().create_task(self._start(ticket, ticket.request))
-            self._tasks.add(task)
-            task.add_done_callback(self._tasks.discard)
+            self._in_task(self._start(ticket, ticket.request))
+
+    def _in_task(self, work: Coroutine[Any, Any, None]) -> None:
+        task = asyncio.get_running_loop().create_task(work)
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
 
     async def _start(self, ticket: Ticket, request: CreateRequest) -> None:
         create = Create(
@@ -147,6 +164,7 @@ class Turns:
             origin="websocket",
             idempotency_key=request.idempotency_key,
             caller_token=request.antiphon.upstream_authorization,
+            connection=self._connection,
         )
         try:
             started = await self._engine.service.start(create, self._principal, self._memory)
@@ -154,7 +172,7 @@ class Turns:
         except AntiphonError as error:
             self._refuse(ticket, error)
         except Exception:
-            log.exception("create_crashed", connection_id=self._connection_id)
+            log.exception("create_crashed", connection_id=self._connection.id)
             self._refuse(ticket, AntiphonError("The server could not start this turn."))
 
     async def _deliver(self, ticket: Ticket, started: Started) -> None:
@@ -162,6 +180,7 @@ class Turns:
         if run is None:
             source = await self._engine.directory.source(started.response_id, self._principal)
             run_log = source.log
+            ticket.successor_id = (source.state.get("terminal") or {}).get("successor")
         else:
             run_log = run.log
             self._engine.supervisor.listened(run)
@@ -171,13 +190,31 @@ class Turns:
             return
         ticket.run = run
         self._running.add(ticket)
+        self._delivered_on[run_log.run_id] = ticket.lane
+        if len(self._delivered_on) > _LANES_REMEMBERED:
+            del self._delivered_on[next(iter(self._delivered_on))]
 
         def ended(reason: EndReason) -> None:
             self._delivered(ticket, reason)
 
         ticket.attachment = Attachment(run_log, self._engine.journal, self._socket, ticket.lane, -1, ended)
+        if run is not None and run.holds:
+            self._park_while_waiting(ticket, run)
         self._hooks.started(ticket)
         ticket.attachment.start()
+
+    def _park_while_waiting(self, ticket: Ticket, run: Run) -> None:
+        """While the run waits for a tool of a client, its running slot is another turn's."""
+
+        def changed(state: RunState) -> None:
+            if state.state == "waiting_for_tool":
+                self._begin(self._lanes.park(ticket))
+            else:
+                self._lanes.unpark(ticket)
+
+        ticket.on_state = changed
+        self._engine.registry.listen(run.id, changed)
+        changed(run.state)
 
     def _delivered(self, ticket: Ticket, reason: EndReason) -> None:
         if reason != "ended":
@@ -190,7 +227,28 @@ class Turns:
         self._hooks.finished(ticket)
         # Both lead back to the ticket: a run's memory must not wait for the garbage collector.
         ticket.attachment = ticket.run = None
-        self._begin(self._lanes.finished(ticket))
+        if run is not None:
+            ticket.successor_id = run.successor_id
+        if ticket.successor_id is None:
+            self._begin(self._lanes.finished(ticket))
+        else:
+            self._in_task(self._follow(ticket, ticket.successor_id, run.successor if run is not None else None))
+
+    async def _follow(
+        self, ticket: Ticket, response_id: str, successor: asyncio.Future[Run | None] | None
+    ) -> None:
+        """The run was steered: what follows it comes next on its lane, before any create that waits there."""
+        ticket.successor_id = None
+        run = await asyncio.shield(successor) if successor is not None else None
+        try:
+            if successor is not None and run is None:
+                raise RequestError("There is no successor.")
+            await self._deliver(ticket, Started(response_id, run, False))
+        except Exception as error:
+            if not isinstance(error, AntiphonError):
+                log.exception("follow_crashed", connection_id=self._connection.id)
+            self._hooks.finished(ticket)
+            self._begin(self._lanes.finished(ticket))
 
     def _detach(self, ticket: Ticket) -> None:
         self._running.discard(ticket)
@@ -198,6 +256,9 @@ class Turns:
             ticket.attachment.stop()
         if ticket.run is not None:
             self._engine.supervisor.left(ticket.run)
+            if ticket.on_state is not None:
+                self._engine.registry.unlisten(ticket.run.id, ticket.on_state)
+                ticket.on_state = None
 
     def _refuse(self, ticket: Ticket, error: AntiphonError) -> None:
         self._begin(self._answer_refused(ticket, error))

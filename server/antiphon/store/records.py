@@ -9,13 +9,19 @@ import sqlite3
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
+from antiphon.store import checkpoints, held_results
+
 Chunk = tuple[str, int, int, bytes]
 """run id, number of the first event, of the last, events joined by line feeds."""
 
 
 @dataclass(frozen=True, slots=True)
 class NewResponse:
-    """The row of a run that begins."""
+    """The row of a run that begins.
+
+    item_ids: those that the client gave to items of its input. request: the create without its input, for whoever
+    goes on with the run; None if nobody can.
+    """
 
     id: str
     tenant: str
@@ -31,6 +37,8 @@ class NewResponse:
     context_input: bytes | None
     response: bytes
     run_state: bytes
+    item_ids: Sequence[str] = ()
+    request: bytes | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,7 +53,10 @@ class IdempotencyRecord:
 
 @dataclass(frozen=True, slots=True)
 class Ending:
-    """The terminal of a run: what the guarded write puts into its row."""
+    """The terminal of a run: what the guarded write puts into its row.
+
+    compacted_context: see `Turn.compacted`. item_ids: of the output, ours and the upstream's (None if unknown).
+    """
 
     id: str
     fence: int
@@ -58,6 +69,8 @@ class Ending:
     terminal_event: bytes
     terminal_number: int
     http_status: int | None = None
+    compacted_context: bytes | None = None
+    item_ids: Sequence[tuple[str, str | None]] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,8 +84,8 @@ class Verdict:
 
 _INSERT_RESPONSE = """
 INSERT INTO responses (id, tenant, creator, visibility, conversation_id, previous_response_id, status, fence,
-    epochs, created_at, input, context_input, response, run_state)
-VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)
+    epochs, created_at, input, context_input, response, run_state, request)
+VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)
 """
 _INSERT_KEY = """
 INSERT OR REPLACE INTO idempotency (tenant, principal, key, body_sha256, response_id, expires_at)
@@ -81,9 +94,10 @@ VALUES (?, ?, ?, ?, ?, ?)
 _INSERT_CHUNK = "INSERT INTO journal (run_id, first, last, payload) VALUES (?, ?, ?, ?)"
 _END = """
 UPDATE responses SET status = ?, ended_at = ?, context_output = ?, open_calls = ?, response = ?, run_state = ?,
-    terminal_event = ?, terminal_number = ?, http_status = ?
+    terminal_event = ?, terminal_number = ?, http_status = ?, compacted_context = ?, request = NULL
 WHERE id = ? AND fence = ? AND terminal_event IS NULL
 """
+_INSERT_ITEM = "INSERT OR IGNORE INTO items (id, response_id, upstream_id) VALUES (?, ?, ?)"
 _WINNER = "SELECT terminal_event, terminal_number FROM responses WHERE id = ?"
 
 
@@ -108,8 +122,10 @@ def begin(row: NewResponse, key: IdempotencyRecord | None) -> Callable[[sqlite3.
                 row.context_input,
                 row.response,
                 row.run_state,
+                row.request,
             ),
         )
+        connection.executemany(_INSERT_ITEM, [(item_id, row.id, None) for item_id in row.item_ids])
         if key is not None:
             connection.execute(
                 _INSERT_KEY,
@@ -144,6 +160,7 @@ def end(ending: Ending, chunks: Sequence[Chunk]) -> Callable[[sqlite3.Connection
                 ending.terminal_event,
                 ending.terminal_number,
                 ending.http_status,
+                ending.compacted_context,
                 ending.id,
                 ending.fence,
             ),
@@ -151,6 +168,8 @@ def end(ending: Ending, chunks: Sequence[Chunk]) -> Callable[[sqlite3.Connection
         if changed == 0:
             row = connection.execute(_WINNER, (ending.id,)).fetchone()
             return Verdict(False, row[0] if row else None, row[1] if row else None)
+        checkpoints.forget(connection, ending.id)
+        connection.executemany(_INSERT_ITEM, [(ours, ending.id, theirs) for ours, theirs in ending.item_ids])
         connection.executemany(_INSERT_CHUNK, chunks)
         return Verdict(True, ending.terminal_event, ending.terminal_number)
 
@@ -176,11 +195,13 @@ def delete(run_id: str) -> Callable[[sqlite3.Connection], None]:
     def work(connection: sqlite3.Connection) -> None:
         connection.execute(
             "UPDATE responses SET deleted = 1, input = x'', context_input = NULL, context_output = NULL, "
-            "open_calls = NULL, response = x'', run_state = x'', terminal_event = x'' WHERE id = ?",
+            "compacted_context = NULL, open_calls = NULL, response = x'', run_state = x'', terminal_event = x'' "
+            "WHERE id = ?",
             (run_id,),
         )
         connection.execute("DELETE FROM journal WHERE run_id = ?", (run_id,))
         connection.execute("DELETE FROM idempotency WHERE response_id = ?", (run_id,))
+        held_results.forget(connection, [(run_id,)])
 
     return work
 
@@ -195,6 +216,7 @@ def expire(logs_ended_before: float, now: float, limit: int) -> Callable[[sqlite
         ).fetchall()
         connection.executemany("DELETE FROM journal WHERE run_id = ?", ids)
         connection.executemany("UPDATE responses SET log_expired = 1 WHERE id = ?", ids)
+        held_results.forget(connection, ids)
         connection.execute("DELETE FROM idempotency WHERE expires_at < ?", (now,))
         return len(ids)
 

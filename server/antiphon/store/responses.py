@@ -12,10 +12,12 @@ import sqlalchemy as sa
 from sqlalchemy.ext.asyncio import AsyncEngine
 
 from antiphon.core.cursor import Epochs
+from antiphon.core.held_calls import Claim, Resolution
 from antiphon.core.history import OpenCall, Turn
 from antiphon.errors import StorageError
+from antiphon.store.held_results import resolution
 from antiphon.store.repair import repaired
-from antiphon.store.tables import idempotency, journal, responses
+from antiphon.store.tables import checkpoints, held_claims, held_results, idempotency, items, journal, responses
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,6 +41,31 @@ class StoredResponse:
     http_status: int | None
 
 
+@dataclass(frozen=True, slots=True)
+class ItemHome:
+    """Where an item stands, and who may see it there. upstream_id: what the upstream called it."""
+
+    item_id: str
+    response_id: str
+    upstream_id: str | None
+    creator: str
+    visibility: str
+
+
+@dataclass(frozen=True, slots=True)
+class Resumable:
+    """What an unfinished run can be gone on with.
+
+    request: the create without its input. context_input: its input as the model reads it. head: where the log
+    stood at the checkpoint, which is None if none was written.
+    """
+
+    request: bytes
+    context_input: bytes
+    head: int | None
+    checkpoint: bytes | None
+
+
 _ROW = (
     responses.c.id,
     responses.c.tenant,
@@ -60,6 +87,9 @@ _LIVE = responses.c.deleted == 0
 _ROWS_AT_ONCE = 32
 """Chunks fetched from the database in one step while reading a log."""
 
+_IDS_AT_ONCE = 500
+"""Below what one statement may name."""
+
 _MAX_CHAIN = 10_000
 """Turns read for one chain; a bound for a broken database, not a limit anybody meets."""
 
@@ -74,10 +104,40 @@ class ResponseReader:
         rows = await self._all(sa.select(*_ROW).where(responses.c.id == response_id, _LIVE))
         return _stored(rows[0]) if rows else None
 
+    async def newest_ended(self, conversation_id: str, tenant: str | None, creator: str | None) -> bytes | None:
+        """The RunState of the newest ended response of a conversation.
+
+        tenant: only this one's. creator: of private ones only this principal's. None: any.
+        """
+        query = sa.select(responses.c.run_state).where(
+            responses.c.conversation_id == conversation_id, responses.c.terminal_event.is_not(None), _LIVE
+        )
+        if tenant is not None:
+            query = query.where(responses.c.tenant == tenant)
+        if creator is not None:
+            query = query.where((responses.c.visibility != "private") | (responses.c.creator == creator))
+        rows = await self._all(query.order_by(responses.c.created_at.desc()).limit(1))
+        return rows[0][0] if rows else None
+
     async def unfinished(self) -> list[StoredResponse]:
         """Runs without a terminal: after a start, those that the last process left behind."""
         rows = await self._all(sa.select(*_ROW).where(responses.c.terminal_event.is_(None)))
         return [_stored(row) for row in rows]
+
+    async def resumable(self, run_id: str) -> Resumable | None:
+        """What an unfinished run can be gone on with, None if nobody can."""
+        query = (
+            sa.select(
+                responses.c.request,
+                sa.func.coalesce(responses.c.context_input, responses.c.input),
+                checkpoints.c.head,
+                checkpoints.c.payload,
+            )
+            .outerjoin_from(responses, checkpoints, checkpoints.c.run_id == responses.c.id)
+            .where(responses.c.id == run_id, responses.c.request.is_not(None))
+        )
+        rows = await self._all(query)
+        return Resumable(*rows[0]) if rows else None
 
     async def terminal_without_event(self) -> list[StoredResponse]:
         """Decided runs whose log lacks the terminal event."""
@@ -91,7 +151,10 @@ class ResponseReader:
         return [_stored(row) for row in rows]
 
     async def chain(self, response_id: str, tenant: str) -> list[dict[str, Any]]:
-        """The rows of a chain, newest first; empty if the newest is not this tenant's."""
+        """The rows of a chain, newest first; empty if the newest is not this tenant's.
+
+        What a compaction has replaced is left out: nobody reads it any more.
+        """
         newest = (
             sa.select(responses.c.id, responses.c.previous_response_id, sa.literal(0).label("depth"))
             .where(responses.c.id == response_id, responses.c.tenant == tenant)
@@ -103,6 +166,13 @@ class ResponseReader:
             .where(newest.c.depth < _MAX_CHAIN)
         )
         chain = newest.union_all(older)
+        compaction = (
+            sa.select(sa.func.coalesce(sa.func.min(chain.c.depth), _MAX_CHAIN + 1))
+            .join(responses, chain.c.id == responses.c.id)
+            .where(responses.c.compacted_context.is_not(None))
+            .scalar_subquery()
+        )
+        given = sa.func.coalesce(responses.c.context_input, responses.c.input)
         query = (
             sa.select(
                 responses.c.id,
@@ -113,8 +183,9 @@ class ResponseReader:
                 responses.c.previous_response_id,
                 responses.c.status,
                 responses.c.deleted,
-                sa.func.coalesce(responses.c.context_input, responses.c.input).label("context_input"),
-                responses.c.context_output,
+                sa.case((chain.c.depth < compaction, given), else_=b"").label("context_input"),
+                sa.case((chain.c.depth <= compaction, responses.c.context_output)).label("context_output"),
+                sa.case((chain.c.depth <= compaction, responses.c.compacted_context)).label("compacted_context"),
                 responses.c.open_calls,
             )
             .join(chain, chain.c.id == responses.c.id)
@@ -167,6 +238,25 @@ class ResponseReader:
         rows = await self._all(sa.select(sa.func.min(journal.c.first)).where(journal.c.run_id == run_id))
         return None if rows[0][0] is None else int(rows[0][0])
 
+    async def item_homes(self, ids: Sequence[str], tenant: str) -> list[ItemHome]:
+        """The responses of a tenant that have items under these ids, newest first."""
+        found: list[ItemHome] = []
+        for start in range(0, len(ids), _IDS_AT_ONCE):
+            query = (
+                sa.select(
+                    items.c.id,
+                    items.c.response_id,
+                    items.c.upstream_id,
+                    responses.c.creator,
+                    responses.c.visibility,
+                )
+                .join(responses, responses.c.id == items.c.response_id)
+                .where(items.c.id.in_(ids[start : start + _IDS_AT_ONCE]), responses.c.tenant == tenant, _LIVE)
+                .order_by(responses.c.created_at.desc(), responses.c.id.desc())
+            )
+            found += [ItemHome(*row) for row in await self._all(query)]
+        return found
+
     async def idempotent(self, tenant: str, principal: str, key: str, now: float) -> tuple[bytes, str] | None:
         """(body_sha256, response id) of a recorded create."""
         rows: Sequence[Any] = await self._all(
@@ -178,6 +268,32 @@ class ResponseReader:
             )
         )
         return (rows[0][0], rows[0][1]) if rows else None
+
+    async def held_results(self, run_id: str) -> list[Resolution]:
+        """Every answer of a held call of this run, oldest first."""
+        columns = held_results.c
+        query = (
+            sa.select(
+                columns.call_id,
+                columns.item,
+                columns.principal,
+                columns.sender,
+                columns.result_id,
+                columns.answered_at,
+            )
+            .where(columns.run_id == run_id)
+            .order_by(columns.answered_at, columns.call_id)
+        )
+        return [resolution(*row) for row in await self._all(query)]
+
+    async def held_claims(self, run_id: str) -> dict[str, Claim]:
+        """The newest claim of each held call of this run that ever had one; without a holder it was released."""
+        columns = held_claims.c
+        query = sa.select(
+            columns.call_id, columns.principal, columns.holder, columns.fence, columns.expires_at
+        ).where(columns.run_id == run_id)
+        rows = await self._all(query)
+        return {call_id: Claim(by or "", key or "", fence, at) for call_id, by, key, fence, at in rows}
 
     async def ping(self) -> None:
         """Whether the database answers."""
@@ -217,6 +333,7 @@ def turn_of_chain(rows: list[dict[str, Any]]) -> Turn | None:
             input=row["context_input"],
             output=row["context_output"] or b"",
             open_calls=tuple(OpenCall(**call) for call in orjson.loads(row["open_calls"] or b"[]")),
+            compacted=row["compacted_context"],
         )
     return turn
 

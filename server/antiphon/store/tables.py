@@ -31,8 +31,11 @@ responses = Table(
     Column("http_status", Integer, doc="what an HTTP create answers with; NULL: 200"),
     Column("deleted", Integer, nullable=False, server_default="0"),
     Column("log_expired", Integer, nullable=False, server_default="0", doc="its journal rows are gone"),
+    Column("request", LargeBinary, doc="the create without its input, to go on with it; NULL: nobody can"),
+    Column("compacted_context", LargeBinary, doc="in place of context_input and all before it; NULL: none is"),
 )
 Index("responses_unfinished", responses.c.id, sqlite_where=responses.c.terminal_event.is_(None))
+Index("responses_conversation", responses.c.conversation_id, responses.c.created_at)
 Index("responses_log_kept", responses.c.ended_at, sqlite_where=responses.c.log_expired == 0)
 
 journal = Table(
@@ -47,6 +50,14 @@ journal = Table(
 )
 Index("journal_position", journal.c.run_id, journal.c.first, unique=True)
 
+checkpoints = Table(
+    "checkpoints",
+    metadata,
+    Column("run_id", Text, primary_key=True),
+    Column("head", Integer, nullable=False, doc="last event of the log at that moment"),
+    Column("payload", LargeBinary, nullable=False, doc="see core/checkpoint.py"),
+)
+
 idempotency = Table(
     "idempotency",
     metadata,
@@ -57,3 +68,35 @@ idempotency = Table(
     Column("response_id", Text, nullable=False),
     Column("expires_at", Float, nullable=False),
 )
+
+held_claims = Table(
+    "held_claims",
+    metadata,
+    Column("run_id", Text, primary_key=True),
+    Column("call_id", Text, primary_key=True),
+    Column("principal", Text, doc="who claimed the call; NULL: it was released"),
+    Column("holder", Text, doc="key of its instance or connection"),
+    Column("fence", Integer, nullable=False, doc="of the last claim"),
+    Column("expires_at", Float, nullable=False, doc="Unix seconds"),
+)
+
+held_results = Table(
+    "held_results",
+    metadata,
+    Column("run_id", Text, primary_key=True),
+    Column("call_id", Text, primary_key=True),
+    Column("item", LargeBinary, nullable=False, doc="what the client gave, encoded, with our call id"),
+    Column("principal", Text, nullable=False, doc="who answered, or which of our deadlines"),
+    Column("sender", Text, nullable=False, doc="key of the instance or connection, for repeats"),
+    Column("result_id", Text, doc="the sender's own name of the result"),
+    Column("answered_at", Float, nullable=False, doc="Unix seconds"),
+)
+
+items = Table(
+    "items",
+    metadata,
+    Column("id", Text, primary_key=True, doc="ours of an output item, the client's own of an input item"),
+    Column("response_id", Text, primary_key=True),
+    Column("upstream_id", Text, doc="what the upstream called it"),
+)
+"""Where an item stands that a later input names by its id."""

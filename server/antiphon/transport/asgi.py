@@ -18,11 +18,13 @@ from starlette.types import Receive, Scope, Send
 
 from antiphon.errors import AntiphonError, RequestError
 from antiphon.ports import Authenticator
-from antiphon.session.engine import Engine
+from antiphon.runs.engine import Engine
 from antiphon.session.hub import Hub
 from antiphon.transport.door import Door
+from antiphon.transport.held_api import HeldApi
 from antiphon.transport.replies import Json, error_response, refuse_upgrade
 from antiphon.transport.responses_api import ResponsesApi
+from antiphon.transport.steer_api import SteerApi
 from antiphon.transport.websocket import ResponsesSocket
 
 log = structlog.get_logger(__name__)
@@ -85,6 +87,8 @@ def build_asgi(engine: Engine, hub: Hub, authenticator: Authenticator, models: M
         routes=[
             WebSocketRoute("/v1/responses", ResponsesSocket(engine, hub)),
             *ResponsesApi(engine).routes(),
+            *HeldApi(engine).routes(),
+            *SteerApi(engine).routes(),
             Route("/v1/models", list_models, methods=["GET"]),
             Route("/v1/models/{model:path}", one_model, methods=["GET"]),
             Route("/health", health, methods=["GET"]),

@@ -13,14 +13,16 @@ from starlette.routing import Route
 from antiphon.core.create_request import parse_create
 from antiphon.core.cursor import BEFORE_FIRST, parse_event_id
 from antiphon.core.input_items import list_items, page
+from antiphon.core.participants import Participant
 from antiphon.core.principal import Principal
 from antiphon.core.run_state import Origin
 from antiphon.errors import CursorError, RequestError
 from antiphon.runs.directory import Source, not_found
+from antiphon.runs.engine import Engine
 from antiphon.runs.run import Create, Run
 from antiphon.runs.service import Started
-from antiphon.session.engine import Engine
 from antiphon.transport.body import read_object
+from antiphon.transport.held_api import caller_of
 from antiphon.transport.replies import Json, error_response
 from antiphon.transport.sse import EventStream, follow
 
@@ -40,6 +42,7 @@ class ResponsesApi:
         one = "/v1/responses/{response_id}"
         return [
             Route("/v1/responses", self.create, methods=["POST"]),
+            Route("/v1/responses/compact", self.compact, methods=["POST"]),
             Route(one, self.retrieve, methods=["GET"]),
             Route(one, self.delete, methods=["DELETE"]),
             Route(f"{one}/cancel", self.cancel, methods=["POST"]),
@@ -59,13 +62,22 @@ class ResponsesApi:
             idempotency_key=_idempotency_key(request) or create.idempotency_key,
             caller_token=request.headers.get(_UPSTREAM_TOKEN) or create.antiphon.upstream_authorization,
         )
+        caller = caller_of(request, self._engine.ids)
         started = await self._engine.service.start(command, _principal(request))
         if create.stream:
             source = await self._engine.directory.source(started.response_id, _principal(request))
-            return self._stream(source, BEFORE_FIRST)
+            return self._stream(source, BEFORE_FIRST, caller, creator=True)
         if create.background:
             return await self._object(started.response_id, _principal(request))
-        return await self._whole(started, request)
+        return await self._whole(started, request, caller)
+
+    async def compact(self, request: Request) -> Response:
+        given = await read_object(request, self._engine.settings.limits)
+        raw = {key: value for key, value in given.items() if value is not None}
+        create = parse_create(raw)
+        token = request.headers.get(_UPSTREAM_TOKEN) or create.antiphon.upstream_authorization
+        command = Create(request=create, raw=raw, origin="http", caller_token=token)
+        return Json(await self._engine.service.compact(command, _principal(request)))
 
     async def retrieve(self, request: Request) -> Response:
         response_id = request.path_params["response_id"]
@@ -81,7 +93,7 @@ class ResponsesApi:
             )
             body = source.run.response() if source.run else source.response
             return error_response(expired, response=orjson.Fragment(body))
-        return self._stream(source, plan.after)
+        return self._stream(source, plan.after, caller_of(request, self._engine.ids))
 
     async def cancel(self, request: Request) -> Response:
         response_id = request.path_params["response_id"]
@@ -125,35 +137,44 @@ class ResponsesApi:
             return Json(body)
         return Json((await self._engine.directory.stored(response_id, principal)).response)
 
-    async def _whole(self, started: Started, request: Request) -> Response:
-        """Wait for the end and answer with the response. A client that leaves only stops listening."""
+    async def _whole(self, started: Started, request: Request, caller: Participant) -> Response:
+        """Wait for the end and answer with the response. A client that leaves only stops listening.
+
+        Where this process stops before that, the answer is the response as it stands.
+        """
         run = started.run
         if run is None:
             stored = await self._engine.directory.stored(started.response_id, _principal(request))
             return Json(stored.response, status_code=stored.http_status or 200)
         self._engine.supervisor.listened(run)
+        self._engine.held.joined(run, caller, creator=True)
         done = asyncio.ensure_future(run.done.wait())
+        left = asyncio.ensure_future(run.left.wait())
         gone = asyncio.ensure_future(_disconnected(request))
         try:
-            await asyncio.wait((done, gone), return_when=asyncio.FIRST_COMPLETED)
+            await asyncio.wait((done, left, gone), return_when=asyncio.FIRST_COMPLETED)
         finally:
-            for task in (done, gone):
+            for task in (done, left, gone):
                 task.cancel()
             self._engine.supervisor.left(run)
+            self._engine.held.left(run, caller.connection)
         return _final(run)
 
-    def _stream(self, source: Source, after: int) -> Response:
+    def _stream(self, source: Source, after: int, caller: Participant, *, creator: bool = False) -> Response:
         timeouts = self._engine.settings.timeouts
         run = source.run
         if run is not None:
             self._engine.supervisor.listened(run)
+            self._engine.held.joined(run, caller, creator=creator)
 
         def closed() -> None:
             if run is not None:
                 self._engine.supervisor.left(run)
+                self._engine.held.left(run, caller.connection)
 
         chunks = follow(source.log, self._engine.journal, after, timeouts.keepalive_s)
-        return EventStream(chunks, closed, timeouts.stalled_socket_s)
+        left = run.left if run is not None else asyncio.Event()
+        return EventStream(chunks, closed, timeouts.stalled_socket_s, left)
 
 
 def _final(run: Run) -> Response:

@@ -67,31 +67,41 @@ def _encode(page: list[bytes], first: int, run_log: RunLog) -> bytes:
 class EventStream(Response):
     """Sends chunks until they end, the client leaves, or it takes nothing for `stalled_s`.
 
-    on_close is called exactly once, however it ended.
+    on_close is called exactly once, however it ended. cut: when it is set, no more chunks come from this process;
+    the body ends without the end marker.
     """
 
     media_type = "text/event-stream"
 
     def __init__(
-        self, chunks: AsyncGenerator[bytes, None], on_close: Callable[[], None], stalled_s: float
+        self,
+        chunks: AsyncGenerator[bytes, None],
+        on_close: Callable[[], None],
+        stalled_s: float,
+        cut: asyncio.Event,
     ) -> None:
         super().__init__(headers={"cache-control": "no-cache", "x-accel-buffering": "no"})
         del self.headers["content-length"]
         self._chunks = chunks
         self._on_close = on_close
         self._stalled_s = stalled_s
+        self._cut = cut
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         try:
             sending = asyncio.ensure_future(self._send(send))
             watching = asyncio.ensure_future(_disconnected(receive))
+            cutting = asyncio.ensure_future(self._cut.wait())
+            tasks = (sending, watching, cutting)
             try:
-                await asyncio.wait((sending, watching), return_when=asyncio.FIRST_COMPLETED)
+                await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
             finally:
-                for task in (sending, watching):
+                for task in tasks:
                     task.cancel()
-                await asyncio.gather(sending, watching, return_exceptions=True)
+                await asyncio.gather(*tasks, return_exceptions=True)
                 await self._chunks.aclose()
+            if self._cut.is_set() and sending.cancelled() and watching.cancelled():
+                await send({"type": "http.response.body", "body": b"", "more_body": False})
             if sending.done() and not sending.cancelled() and (error := sending.exception()) is not None:
                 raise error
         finally:

@@ -7,8 +7,8 @@ import asyncio
 from starlette.types import Receive, Scope, Send
 
 from antiphon.errors import Draining
+from antiphon.runs.engine import Engine
 from antiphon.session.connection import Connection
-from antiphon.session.engine import Engine
 from antiphon.session.hub import Hub
 from antiphon.transport.fast_websocket import SCOPE_EXTENSION, FastWebSocketProtocol
 from antiphon.transport.replies import refuse_upgrade

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import AsyncIterator, Iterable
+from typing import Any
 
 import orjson
 
@@ -24,6 +25,9 @@ _BOM = b"\xef\xbb\xbf"
 class AnswerReader:
     """Events of one answer, batch by batch. ended: the terminal event or the end marker was seen."""
 
+    settled = False
+    """Before the terminal event nothing says that the model is finished."""
+
     def __init__(self, max_event_bytes: int) -> None:
         self.ended = False
         self._sse = SseReader(max_event_bytes)
@@ -41,6 +45,12 @@ class AnswerReader:
     def end(self) -> list[bytes]:
         """What the end of the body completes."""
         return usable_events(self._sse.end())
+
+    def whole(self, answer: dict[str, Any], text: bytes) -> list[bytes] | None:
+        """The one event of a response that was not streamed, its bytes unchanged; None if it is no response."""
+        if answer.get("object") == "response" or "output" in answer:
+            return [b'{"type":"antiphon.whole_response","response":%b}' % text]
+        return None
 
 
 async def first_bytes(chunks: AsyncIterator[bytes], content_type: str) -> bytes:

@@ -6,9 +6,12 @@ from pathlib import Path
 
 from antiphon.errors import StartupError
 from antiphon.ports import Clock, Upstream
-from antiphon.settings import Settings
+from antiphon.settings import Settings, UpstreamSettings
+from antiphon.upstream.chat.upstream import ChatUpstream
 from antiphon.upstream.demo import DemoUpstream
 from antiphon.upstream.echo import EchoUpstream
+from antiphon.upstream.http_upstream import HttpUpstream
+from antiphon.upstream.resilient import ResilientUpstream
 from antiphon.upstream.responses import ResponsesUpstream
 from antiphon.upstream.router import UpstreamRouter
 from antiphon.upstream.script import PACKAGE_SCRIPTS, PREFIX, ScriptUpstream
@@ -32,7 +35,13 @@ def build_upstreams(settings: Settings, clock: Clock, config: Path | None = None
         if names.count(name) > 1:
             raise StartupError(f"two upstreams are named {name!r}; names must differ")
     upstreams = [
-        (one, ResponsesUpstream(one, settings.timeouts, settings.limits.upstream_event_bytes))
+        (one, ResilientUpstream(http_upstream(one, settings), settings.retry, settings.breaker, clock))
         for one in settings.upstreams
     ]
-    return UpstreamRouter(upstreams, builtins, clock)
+    return UpstreamRouter(upstreams, builtins, clock, settings.fallbacks)
+
+
+def http_upstream(one: UpstreamSettings, settings: Settings) -> HttpUpstream:
+    """One upstream of the settings, as it is asked. Raises StartupError if it cannot work."""
+    kind = ChatUpstream if one.api == "chat" else ResponsesUpstream
+    return kind(one, settings.timeouts, settings.limits.upstream_event_bytes)

@@ -17,6 +17,7 @@ class EchoUpstream:
     """Answers at once, without network and without delay."""
 
     name = "antiphon/echo"
+    tools: tuple[str, ...] = ()
 
     def __init__(self, clock: Clock) -> None:
         self._clock = clock

@@ -30,15 +30,33 @@ _STATUS_OF_TYPE = {
     "rate_limit_exceeded": 429,
     "insufficient_quota": 429,
 }
+_PASSING = frozenset(
+    {
+        "api_error",
+        "engine_overloaded",
+        "internal_error",
+        "internal_server_error",
+        "overloaded",
+        "overloaded_error",
+        "server_error",
+        "server_is_overloaded",
+        "server_overloaded",
+        "service_unavailable",
+        "slow_down",
+    }
+)
+"""Codes and types of errors that are the upstream's own and pass."""
 
 
 @dataclass(frozen=True, slots=True)
 class Said:
-    """What an upstream's error body says: its code, its message, and the status it names in the body."""
+    """What an upstream's error body says: its code, its message, the status it names in the body, and whether
+    it calls the fault its own."""
 
     code: str | None = None
     message: str = ""
     status: int | None = None
+    is_own_fault: bool = False
 
     def without(self, secret: str | None) -> Said:
         """The same with a credential blotted out: some upstreams quote the key they refuse."""
@@ -91,6 +109,7 @@ def said_by(error: dict[str, Any]) -> Said:
         code if isinstance(code, str) and _CODE.fullmatch(code) else None,
         _one_line(message) if isinstance(message, str) else "",
         status,
+        any(isinstance(word, str) and word in _PASSING for word in (code, error.get("type"))),
     )
 
 
@@ -121,7 +140,9 @@ def error_inside(name: str, said: Said, *, callers_token: bool, answered: int) -
     if said.status is not None:
         return refused(name, said.status, said, callers_token=callers_token, headers={}, answered=answered)
     sentence = f"Upstream {name!r} failed" + (f": {said.message}" if said.message else " without saying why.")
-    return UpstreamError(sentence, code=said.code, status=502, http_status=answered)
+    return UpstreamError(
+        sentence, code=said.code, status=502, http_status=answered, is_upstreams_fault=said.is_own_fault
+    )
 
 
 def unusable(name: str, body: bytes, content_type: str, answered: int) -> UpstreamError:
@@ -133,7 +154,7 @@ def unusable(name: str, body: bytes, content_type: str, answered: int) -> Upstre
         what = f"answered with a page ({kind}) instead of events; its url may be wrong"
     else:
         what = f"answered with something that is neither events nor a response ({kind})"
-    return UpstreamError(f"Upstream {name!r} {what}.", http_status=answered)
+    return UpstreamError(f"Upstream {name!r} {what}.", http_status=answered, is_upstreams_fault=True)
 
 
 def not_reached(name: str, error: httpx2.TransportError) -> UpstreamError:
@@ -147,7 +168,8 @@ def not_reached(name: str, error: httpx2.TransportError) -> UpstreamError:
         sentence = f"Upstream {name!r} closed the connection without an answer."
         return UpstreamError(sentence, code="upstream_unavailable")
     if isinstance(error, httpx2.ProtocolError):
-        return UpstreamError(f"Upstream {name!r} does not answer in HTTP that can be read.")
+        sentence = f"Upstream {name!r} does not answer in HTTP that can be read."
+        return UpstreamError(sentence, is_upstreams_fault=True)
     sentence = f"Upstream {name!r} cannot be reached: {error}."
     return UpstreamError(sentence, code="upstream_unavailable")
 
@@ -157,7 +179,8 @@ def broke_off(name: str, error: httpx2.TransportError, answered: int) -> Upstrea
     if isinstance(error, httpx2.TimeoutException):
         sentence = f"Upstream {name!r} fell silent in the middle of its answer."
         return UpstreamError(sentence, code="upstream_timeout", http_status=answered)
-    return UpstreamError(f"Upstream {name!r} broke off in the middle of its answer.", http_status=answered)
+    sentence = f"Upstream {name!r} broke off in the middle of its answer."
+    return UpstreamError(sentence, http_status=answered, is_upstreams_fault=True)
 
 
 def _is_status(value: Any) -> bool:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any
 
@@ -46,14 +47,25 @@ class Prompt:
         return text_of(last.get("content")) if last else ""
 
     @property
-    def outputs(self) -> list[str]:
-        """The tool outputs at the end of the input, in order."""
-        found: list[str] = []
+    def outputs(self) -> list[tuple[str, str]]:
+        """The tool outputs at the end of the input, in order: the tool's name, empty if unknown, and the text."""
+        found: list[dict[str, Any]] = []
         for item in reversed(self.items):
             if not is_output(item):
                 break
-            found.append(text_of(item.get("output")))
-        return found[::-1]
+            found.append(item)
+        return self._named(reversed(found))
+
+    @property
+    def outputs_since_user(self) -> list[tuple[str, str]]:
+        """The same of all that tools said since the user last spoke."""
+        spoken = [index for index, item in enumerate(self.items) if item.get("role") == "user"]
+        since = self.items[spoken[-1] + 1 :] if spoken else self.items
+        return self._named(filter(is_output, since))
+
+    def _named(self, outputs: Iterable[dict[str, Any]]) -> list[tuple[str, str]]:
+        names = {item.get("call_id"): str(item.get("name")) for item in self.items if item.get("name")}
+        return [(names.get(item.get("call_id"), ""), text_of(item.get("output"))) for item in outputs]
 
     @property
     def round(self) -> int:

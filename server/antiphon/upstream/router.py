@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-from antiphon.errors import RequestError, UpstreamError
+from antiphon.errors import RequestError, StartupError, UpstreamError
 from antiphon.ports import Clock, Upstream
 from antiphon.settings import UpstreamSettings
+from antiphon.upstream.fallback import FallbackUpstream
+from antiphon.upstream.resilient import ResilientUpstream, UpstreamState
 
 _FRESH_S = 60.0
 """How long a list of /models is believed."""
@@ -29,7 +31,9 @@ class UpstreamRouter:
     """Resolves names of models.
 
     upstreams: in order of preference. builtins: by name; a name that ends with `:` is a prefix, and its upstream's
-    `models()` says which names there are.
+    `models()` says which names there are. fallbacks: by model, the models that may answer in its place.
+
+    Raises StartupError for a fallback of or to a model that cannot exist.
     """
 
     def __init__(
@@ -37,16 +41,50 @@ class UpstreamRouter:
         upstreams: Sequence[tuple[UpstreamSettings, Upstream]],
         builtins: Mapping[str, Upstream],
         clock: Clock,
+        fallbacks: Mapping[str, Sequence[str]] | None = None,
     ) -> None:
         self._listings = [_Listing(settings, upstream, clock) for settings, upstream in upstreams]
         self._builtins = dict(builtins)
         self._created = int(clock.now())
+        self._fallbacks = dict(fallbacks or {})
+        for model in [name for first, others in self._fallbacks.items() for name in (first, *others)]:
+            if not self._may_exist(model):
+                raise StartupError(f"fallbacks name the model {model!r}, which no upstream has")
 
-    async def resolve(self, model: str) -> tuple[Upstream, str, UpstreamSettings | None]:
+    async def resolve(
+        self, model: str, allowed: Callable[[str], bool] = lambda model: True
+    ) -> tuple[Upstream, str, UpstreamSettings | None]:
         """The upstream, the name it knows the model by, and its settings (None for built-in models).
 
+        allowed: which models of the chain may take its place, by the names clients use.
         Raises RequestError `model_not_found`.
         """
+        upstream, name, settings = await self._find(model)
+        others = [other for other in self.chain(model)[1:] if allowed(other)]
+        if others:
+            upstream = FallbackUpstream(model, upstream, others, self._find_by_name)
+        return upstream, name, settings
+
+    def chain(self, model: str) -> list[str]:
+        """The model, and those that may answer in its place, in order."""
+        return [model, *self._fallbacks.get(model, ())]
+
+    def states(self) -> list[UpstreamState]:
+        """How each configured upstream does."""
+        upstreams = (listing.upstream for listing in self._listings)
+        return [upstream.state() for upstream in upstreams if isinstance(upstream, ResilientUpstream)]
+
+    async def _find_by_name(self, model: str) -> tuple[Upstream, str]:
+        upstream, name, _ = await self._find(model)
+        return upstream, name
+
+    def _may_exist(self, model: str) -> bool:
+        if model.startswith(_RESERVED):
+            stem, colon, _ = model.partition(":")
+            return stem + colon in self._builtins
+        return any(not listing.is_fixed or model in (listing.names or ()) for listing in self._listings)
+
+    async def _find(self, model: str) -> tuple[Upstream, str, UpstreamSettings | None]:
         if model.startswith(_RESERVED):
             upstream = await self._builtin(model)
             if upstream is not None:

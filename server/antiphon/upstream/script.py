@@ -26,6 +26,7 @@ class ScriptUpstream:
     """Plays `<name>.toml` of the folders given; a later folder wins. Files are read again when they change."""
 
     name = "antiphon/script"
+    tools: tuple[str, ...] = ()
 
     def __init__(
         self, clock: Clock, folders: Sequence[Path] = (PACKAGE_SCRIPTS,), sleep: Sleep = asyncio.sleep

@@ -27,6 +27,9 @@ _POOL_IDLE_S = 4.0
 _STALE_S = 1.0
 """A pooled connection that breaks this soon after a request was dead already, and the request is sent again."""
 
+_FIRST_READ_S = 0.05
+"""A head that came at the last moment leaves its body at least this long to begin."""
+
 _LARGE_BODY_BYTES = 1024 * 1024
 """Beyond this aiohttp wants a file-like body, which it writes in slices that let the loop breathe."""
 
@@ -36,17 +39,19 @@ _AUTO_HEADERS = ("User-Agent", "Content-Type", "Accept", "Accept-Encoding")
 class AiohttpStream(httpx2.AsyncByteStream):
     """The body of an answer. Closing it before its end drops the connection, after it returns it to the pool.
 
-    idle_s: longest silence while somebody waits for bytes. One coarse timer watches it, since moving a timer
-    with each read costs a tenth of the whole read.
+    first_byte_s, idle_s: longest silence while somebody waits for the first bytes, and for more of them. One
+    coarse timer watches it, since moving a timer with each read costs a tenth of the whole read.
     """
 
-    def __init__(self, response: aiohttp.ClientResponse, idle_s: float) -> None:
+    def __init__(self, response: aiohttp.ClientResponse, first_byte_s: float, idle_s: float) -> None:
         self._response = response
         self._content = response.content
+        self._begun = False
         self._idle_s = idle_s
+        self._patience_s = first_byte_s
         self._loop = asyncio.get_running_loop()
         self._waiting_since: float | None = None
-        self._watch = self._loop.call_later(idle_s, self._check)
+        self._watch = self._loop.call_later(first_byte_s, self._check)
         connection = response.connection
         protocol = connection.protocol if connection is not None else None
         self._lost = protocol.closed if protocol is not None else None
@@ -69,6 +74,8 @@ class AiohttpStream(httpx2.AsyncByteStream):
             self._waiting_since = None
         if not chunk:
             raise StopAsyncIteration
+        if not self._begun:
+            self._go_on()
         return chunk
 
     async def aclose(self) -> None:
@@ -100,24 +107,34 @@ class AiohttpStream(httpx2.AsyncByteStream):
         if self._content.exception() is None and not self._content.is_eof():
             self._content.set_exception(aiohttp.ClientPayloadError("connection lost"))
 
+    def _go_on(self) -> None:
+        self._begun = True
+        self._patience_s = self._idle_s
+        self._watch.cancel()
+        self._watch = self._loop.call_later(self._idle_s, self._check)
+
     def _check(self) -> None:
         now = self._loop.time()
         since = now if self._waiting_since is None else self._waiting_since
-        if now - since >= self._idle_s:
+        if now - since >= self._patience_s:
             self._content.set_exception(aiohttp.SocketTimeoutError("idle"))
         else:
-            self._watch = self._loop.call_at(since + self._idle_s, self._check)
+            self._watch = self._loop.call_at(since + self._patience_s, self._check)
 
 
 class AiohttpTransport(httpx2.AsyncBaseTransport):
     """Sends httpx2 requests through one pool of connections, unlimited in number.
 
-    connect_s, idle_s: longest wait for a connection, and for the next byte of an answer.
+    connect_s, first_byte_s, idle_s: longest wait for a connection, from the request to the first byte of the
+    answer's body (None: as idle_s), and for the next byte.
     proxy: URL of a forward proxy; None takes the one of the environment, which is never used for loopback.
     """
 
-    def __init__(self, *, connect_s: float, idle_s: float, proxy: str | None = None) -> None:
+    def __init__(
+        self, *, connect_s: float, idle_s: float, first_byte_s: float | None = None, proxy: str | None = None
+    ) -> None:
         self._timeout = aiohttp.ClientTimeout(total=None, connect=connect_s, sock_connect=connect_s)
+        self._first_byte_s = idle_s if first_byte_s is None else first_byte_s
         self._idle_s = idle_s
         self._proxy = proxy
         self._session: aiohttp.ClientSession | None = None
@@ -132,16 +149,17 @@ class AiohttpTransport(httpx2.AsyncBaseTransport):
             if not reused or time.monotonic() - begun > _STALE_S:
                 raise
             response = await self._send(request, [])
+        left_s = max(_FIRST_READ_S, begun + self._first_byte_s - time.monotonic())
         return httpx2.Response(
             response.status,
             headers=list(response.raw_headers),
-            stream=AiohttpStream(response, self._idle_s),
+            stream=AiohttpStream(response, left_s, self._idle_s),
             request=request,
         )
 
     async def _send(self, request: httpx2.Request, reused: list[bool]) -> aiohttp.ClientResponse:
         try:
-            async with asyncio.timeout(self._idle_s):
+            async with asyncio.timeout(self._first_byte_s):
                 return await self._send_raw(request, reused)
         except (aiohttp.ClientError, OSError, ValueError) as error:
             raise _as_httpx(error) from error

@@ -1,5 +1,6 @@
-// @openai/agents over its WebSocket transport: an agent calls a function tool and answers with its result.
-import { Agent, OpenAIProvider, Runner, tool } from '@openai/agents';
+// @openai/agents over its WebSocket transport: an agent calls a function tool and answers with its result; then the
+// same with a tool of the server before it.
+import { Agent, OpenAIProvider, Runner, hostedMcpTool, tool } from '@openai/agents';
 import WebSocket from 'ws';
 import { z } from 'zod';
 import { baseURL, report, weather } from './case.mjs';
@@ -30,6 +31,24 @@ const plain = await runner.run(agent, 'weather?');
 const streamed = await runner.run(agent, 'weather?', { stream: true });
 let rawEvents = 0;
 for await (const event of streamed) rawEvents += event.type === 'raw_model_stream_event';
+const calls = asked.length;
+
+// The label of the server's own tools; this SDK wants an address to be named, and leaves out an undefined one.
+const clock = hostedMcpTool({ serverLabel: 'antiphon', serverUrl: undefined, allowedTools: ['current_time'] });
+const both = new Agent({ name: 'both', model: 'antiphon/script:server_tool', tools: [clock, getWeather] });
+const mixed = await runner.run(both, 'time and weather?');
+const mixedStream = await runner.run(both, 'time and weather?', { stream: true });
+for await (const _ of mixedStream);
+await mixedStream.completed;
 await modelProvider.close?.();
-report({ answers: [plain.finalOutput, streamed.finalOutput], calls: asked.length, rawEvents });
+report({
+  answers: [plain.finalOutput, streamed.finalOutput],
+  calls,
+  rawEvents,
+  mixed: [mixed, mixedStream].map((result) => ({
+    answer: result.finalOutput,
+    items: result.newItems.map(({ rawItem }) => [rawItem.type, rawItem.name]),
+  })),
+  served: asked.length - calls,
+});
 process.exit(0);

@@ -1,4 +1,4 @@
-"""What every client script here shares: where the server is, one tool, one JSON result."""
+"""What every client script here shares: where the server is, a tool of each kind, one JSON result."""
 
 from __future__ import annotations
 
@@ -21,6 +21,12 @@ WEATHER_TOOL = {
         "type": "object",
         "properties": {"city": {"type": "string"}},
     },
+}
+CLOCK_TOOL = {
+    "type": "mcp",
+    "server_label": "antiphon",
+    "allowed_tools": ["current_time"],
+    "require_approval": "never",
 }
 WEATHER = "7 degrees and drizzle"
 

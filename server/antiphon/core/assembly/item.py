@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, Literal
 
 import orjson
 
 from antiphon.core.assembly.reading import SplitText
-from antiphon.core.assembly.wire import BY_PART, ITEM_CHANNEL, Channel, channel_of_part
+from antiphon.core.assembly.server_call import CallResult, ServerTool, shown_item
+from antiphon.core.assembly.wire import BY_PART, ITEM_CHANNEL, MCP_ARGUMENTS, Channel, channel_of_part
 
 TextKey = tuple[str, int]
 """(channel name, the upstream's index): which text of an item an event means."""
@@ -78,6 +79,7 @@ class Text:
     """A streamed text: its channel, its pieces, and the prepared bytes around a delta.
 
     index: ours, dense among the parts of its place. closed: its done was sent. part_closed: its part's as well.
+    silent: clients get it with the item only.
     """
 
     channel: Channel
@@ -86,6 +88,7 @@ class Text:
     head: bytes = b""
     middle: bytes = b""
     closed: bool = False
+    silent: bool = False
     part_closed: bool = False
     annotations: list[Any] = field(default_factory=list)
     logprobs: list[Any] = field(default_factory=list)
@@ -106,7 +109,9 @@ class OpenItem:
     upstream: the item as the upstream last gave it, with the upstream's ids. upstream_index: the upstream's
     `output_index`, None if it gave none. implied: announced by its first text, not by the upstream.
     done: the finished item as clients see it, encoded; None while it is open. status: how it ended, empty
-    while it is open.
+    while it is open. tool: the tool of the server that it calls; result: what that gave; approval_request_id: who
+    asked for it was told yes. to_model: what the model reads of it in the next round: the whole item, only its
+    result, or nothing. kept: what it reads of an item that was brought back from a checkpoint.
     """
 
     id: str
@@ -119,15 +124,41 @@ class OpenItem:
     texts: dict[TextKey, Text] = field(default_factory=dict)
     done: bytes | None = None
     status: str = ""
+    tool: ServerTool | None = None
+    result: CallResult | None = None
+    approval_request_id: str | None = None
+    to_model: Literal["whole", "result", "nothing"] = "whole"
+    kept: dict[str, Any] | None = None
 
     @property
     def type(self) -> str:
         return str(self.upstream.get("type"))
 
+    @property
+    def owner(self) -> Literal["server", "approver", "client", "nobody"]:
+        """Who has to answer it: the server, a client that approves, a client, or nobody because it is no call."""
+        if self.tool is not None:
+            return "approver" if self.tool.needs_approval else "server"
+        return "client" if self.type in CALL_TYPES else "nobody"
+
+    @property
+    def is_written(self) -> bool:
+        """Whether the model has finished it. (A call of the server's own is done only when it was made.)"""
+        return self.done is not None or self.status != ""
+
+    @property
+    def arguments(self) -> str:
+        """The arguments of a function call as far as they were written."""
+        text = self.texts.get(("function_call_arguments", 0))
+        return text.split.text if text is not None else str(self.upstream.get("arguments") or "")
+
     def open_text(self, channel: Channel, key: int) -> Text:
         """Start a text and prepare the bytes that surround each of its deltas. key: the upstream's index of it."""
         text = Text(channel, sum(other.channel.place == channel.place for other in self.texts.values()))
-        text.head = b'{"type":"%b","sequence_number":' % channel.delta_type.encode()
+        if self.tool is not None:
+            text.channel = MCP_ARGUMENTS
+            text.silent = self.tool.needs_approval or self.tool.item_type != "mcp_call"
+        text.head = b'{"type":"%b","sequence_number":' % text.channel.delta_type.encode()
         text.middle = b"," + orjson.dumps(self.event_fields(text))[1:-1] + b',"delta":'
         self.texts[(channel.name, key)] = text
         return text
@@ -166,6 +197,8 @@ class OpenItem:
 
     def started(self) -> dict[str, Any]:
         """The item as `output_item.added` shows it: no text yet."""
+        if self.tool is not None:
+            return self._shown("in_progress", "")
         item = self._ours(self.upstream)
         if self._has_status(item) and self.type not in _WITHOUT_START:
             item["status"] = "in_progress"
@@ -181,11 +214,19 @@ class OpenItem:
 
     def view(self, status: Any) -> dict[str, Any]:
         """The item as clients see it, with every text as streamed so far. status: as the upstream or we put it."""
+        if self.tool is not None:
+            return self._shown(final_status("mcp_call", status), self.arguments)
         status = final_status(self.type, status)
         item = self.as_upstream(status)
         if self._has_status(item):
             item["status"] = status
         return self._ours(item)
+
+    def for_model(self) -> dict[str, Any]:
+        """The item as the next model call has it, with the upstream's own ids."""
+        if self.kept is not None:
+            return self.kept
+        return self.as_upstream("completed" if self.tool is not None else self.status or "incomplete")
 
     def as_upstream(self, status: str) -> dict[str, Any]:
         """The item as the upstream will get it back: its own ids, the texts that clients saw.
@@ -211,6 +252,18 @@ class OpenItem:
             text = self.texts.get((channel.name, 0))
             item[channel.field] = text.split.text if text else ""
         return item
+
+    def _shown(self, status: str, arguments: str) -> dict[str, Any]:
+        assert self.tool is not None
+        if self.tool.needs_approval:
+            return {
+                "id": self.id,
+                "type": "mcp_approval_request",
+                "arguments": self.arguments,
+                "name": self.tool.name,
+                "server_label": self.tool.server_label,
+            }
+        return shown_item(self.tool, self.id, arguments, status, self.result, self.approval_request_id)
 
     def _has_status(self, item: dict[str, Any]) -> bool:
         return "status" in item or self.type in _TYPES_WITH_STATUS

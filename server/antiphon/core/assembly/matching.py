@@ -11,14 +11,28 @@ _Rule = Callable[[int, dict[str, Any], OpenItem], bool]
 
 
 class Items:
-    """The items of one response. all: in our order. Indices and ids lead to the newest item that has them."""
+    """The items of one response. all: in our order. Indices and ids lead to the newest item that has them.
+
+    An upstream's indices and ids mean something within one round only; first: where this round's items begin.
+    """
 
     def __init__(self) -> None:
         self.all: list[OpenItem] = []
+        self.first = 0
         self._newest: dict[int, OpenItem] = {}
         self._by_index: dict[tuple[str | None, int], OpenItem] = {}
         """By type and index; the type None stands for any."""
         self._by_id: dict[tuple[str | None, str], OpenItem] = {}
+
+    @property
+    def of_round(self) -> list[OpenItem]:
+        return self.all[self.first :]
+
+    def next_round(self) -> None:
+        """Another model call begins: its indices and ids have nothing to do with those before."""
+        self.first = len(self.all)
+        for known in (self._newest, self._by_index, self._by_id):
+            known.clear()
 
     def add(self, item: OpenItem) -> None:
         self.all.append(item)
@@ -50,13 +64,13 @@ class Items:
         named = self._by_id.get((kind, item_id)) if isinstance(item_id, str) else None
         if at is not None and (named is None or at.upstream_id == item_id):
             unheard_of = named is None and isinstance(item_id, str) and at.upstream_id is not None
-            return None if at.done is not None and unheard_of else at
+            return None if at.is_written and unheard_of else at
         if named is not None:
             # With an index where nothing is yet, it is a new item: the id is one that repeats.
             moved = at is None and type(index) is int and named.upstream_index is not None
             return None if moved else named
         if type(index) is not int and not isinstance(item_id, str):
-            return next((i for i in reversed(self.all) if i.done is None and kind in (None, i.type)), None)
+            return next((i for i in reversed(self.of_round) if not i.is_written and kind in (None, i.type)), None)
         return None
 
     def repeated(self, index: Any, given: dict[str, Any]) -> OpenItem | None:
@@ -71,7 +85,7 @@ class Items:
     def answered_by(self, given: dict[str, Any]) -> str | None:
         """Our id of the call that an output in the same response answers; None if it is no such output."""
         if given["type"] in OUTPUT_TYPES:
-            for item in reversed(self.all):
+            for item in reversed(self.of_round):
                 if item.type in CALL_TYPES and item.upstream.get("call_id") == given.get("call_id"):
                     return item.call_id
         return None
@@ -83,7 +97,7 @@ class Items:
             lambda index, given, item: item.upstream_index == index,
             lambda index, given, item: True,  # the upstream made new ids for its final output
         )
-        free, found = list(self.all), dict[int, OpenItem]()
+        free, found = self.of_round, dict[int, OpenItem]()
         for rule in rules:
             for index, given in enumerate(output):
                 if index in found:

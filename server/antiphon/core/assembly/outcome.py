@@ -7,6 +7,9 @@ from typing import Any, Literal
 
 Status = Literal["completed", "incomplete", "failed", "cancelled"]
 
+_MAX_COUNT = 2**53 - 1
+"""What JavaScript can count to."""
+
 _EVENTS: dict[str, str] = {
     "completed": "response.completed",
     "incomplete": "response.incomplete",
@@ -120,10 +123,10 @@ def normal_usage(usage: Any) -> dict[str, Any] | None:
         },
         "output_tokens": made,
         "output_tokens_details": {"reasoning_tokens": _count(outer, "reasoning_tokens")},
-        "total_tokens": _count(usage, "total_tokens") or given + made,
+        "total_tokens": _count(usage, "total_tokens") or min(given + made, _MAX_COUNT),
     }
 
 
 def _count(of: dict[str, Any], key: str) -> int:
     value = of.get(key)
-    return min(value, 2**53 - 1) if isinstance(value, int) and not isinstance(value, bool) and value > 0 else 0
+    return min(value, _MAX_COUNT) if isinstance(value, int) and not isinstance(value, bool) and value > 0 else 0

@@ -1,21 +1,18 @@
 /**
- * What a person does with the page: ask, stop, try again, change the conversation. Holds the
- * conversations in memory, stores them, and answers the calls of the page's own tools.
+ * What a person does with the page: ask, answer, stop, try again, change the conversation. Holds the
+ * conversations in memory and stores them.
  */
 import {
   addTurn,
   askedText,
   isBusy,
-  lastTurn,
   newConversation,
   openCalls,
   parentTurn,
   resultOf,
   resultsByCall,
   transcript,
-  unaskedTurns,
 } from './conversation.js';
-import { runTool } from './tools.js';
 import { isAhead, isOver, newTurn } from './turn.js';
 
 /**
@@ -24,10 +21,6 @@ import { isAhead, isOver, newTurn } from './turn.js';
  * @typedef {import('./types.js').Input} Input
  */
 
-/** A model that calls for ever is stopped here, and the person decides. */
-const MAX_TOOL_TURNS = 8;
-/** Another tab asked and would answer at once; if it was closed, this one answers after a while. */
-const OTHER_TAB_MS = 3_000;
 const SAVE_EVERY_MS = 300;
 const NOT_ANSWERED = JSON.stringify({ error: 'The person went on without a result of this call.' });
 
@@ -35,7 +28,6 @@ export class Chat {
   /** @type {Map<string, Conversation>} */ #loaded = new Map();
   /** @type {Map<Turn, Conversation>} */ #dirty = new Map();
   #saving = false;
-  /** Turns whose calls a person does not want answered. @type {Set<string>} */ #leftOpen = new Set();
 
   /**
    * @param {import('./storage.js').Storage} storage
@@ -94,10 +86,6 @@ export class Chat {
   stop() {
     const running = this.current.turns.find((turn) => !isOver(turn));
     if (running) this.runs.stop(running);
-    else if (this.isBusy(this.current)) {
-      this.#leftOpen.add(String(lastTurn(this.current)?.key));
-      this.owner.onChange();
-    }
   }
 
   /** @param {Turn} turn */
@@ -121,8 +109,6 @@ export class Chat {
     if (!conversation) return;
     this.#save(turn, conversation);
     if (important) this.flush();
-    if (turn.problem?.code === 'idempotency_conflict') this.#followTwin(turn, conversation);
-    else if (isOver(turn)) this.#answerIfOurs(turn, conversation);
     if (conversation === this.current) this.owner.onChange();
     if (isOver(turn)) this.owner.onList();
   }
@@ -142,40 +128,15 @@ export class Chat {
     return conversation !== undefined && isBusy(conversation);
   }
 
-  /** A run goes on, or its calls are about to be answered by this tab or another. @param {Conversation} conversation */
-  isBusy(conversation) {
-    const last = lastTurn(conversation);
-    const isOpen = last?.status === 'completed' && openCalls(last).length > 0 && !this.#leftOpen.has(last.key);
-    return isBusy(conversation) || (isOpen && !this.isPaused(conversation));
-  }
-
-  /** The page's tools were called so often in a row that a person should look. @param {Conversation} conversation */
-  isPaused(conversation) {
-    const last = lastTurn(conversation);
-    const isOpen = last?.status === 'completed' && openCalls(last).length > 0;
-    return isOpen && unaskedTurns(conversation) >= MAX_TOOL_TURNS;
-  }
-
   /** Writes what waits to be written: the page may be gone in a moment. */
   flush() {
     for (const [turn, conversation] of this.#dirty) this.storage.saveTurn(conversation.id, turn);
     this.#dirty.clear();
   }
 
-  /** Runs the page's tools for the open calls of a turn and sends what came out. @param {Turn} turn */
-  answerCalls(turn) {
-    const conversation = this.#home(turn);
-    // The calls may have been answered meanwhile, by another tab or by going on without them.
-    if (!conversation || lastTurn(conversation) !== turn) return;
-    const now = new Date(this.owner.now());
-    const input = openCalls(turn).map((call) => resultOf(call, runTool(call, now)));
-    const { model, responseId } = turn;
-    this.#begin(conversation, { input, context: [], model, previousResponseId: responseId }, `${turn.key}.results`);
-  }
-
-  /** @param {Conversation} conversation @param {Pick<Turn, 'input' | 'context' | 'model' | 'previousResponseId'>} what
-   * @param {string} [key] */
-  #begin(conversation, what, key = this.owner.newId()) {
+  /** @param {Conversation} conversation @param {Pick<Turn, 'input' | 'context' | 'model' | 'previousResponseId'>} what */
+  #begin(conversation, what) {
+    const key = this.owner.newId();
     const createdAt = Math.max(this.owner.now(), (conversation.turns.at(-1)?.createdAt ?? 0) + 1);
     const turn = newTurn({ key, owner: this.owner.me, createdAt, ...what });
     this.#loaded.set(conversation.id, conversation);
@@ -187,36 +148,26 @@ export class Chat {
     this.owner.onChange();
   }
 
-  /** @param {Turn} turn @param {Conversation} conversation */
-  #answerIfOurs(turn, conversation) {
-    if (turn.status !== 'completed' || !openCalls(turn).length) return;
-    if (this.isPaused(conversation)) return;
-    if (turn.owner === this.owner.me) this.answerCalls(turn);
-    else this.owner.later(() => this.#leftOpen.has(turn.key) || this.answerCalls(turn), OTHER_TAB_MS);
-  }
-
   /** @param {Turn} turn */
   #home(turn) {
     return [...this.#loaded.values()].find(({ turns }) => turns.includes(turn));
-  }
-
-  /** Another tab sent the results of the same calls first: its run is ours. @param {Turn} turn @param {Conversation} conversation */
-  #followTwin(turn, conversation) {
-    const twin = this.storage.load(conversation.id)?.turns.find(({ key }) => key === turn.key);
-    if (twin?.responseId) Object.assign(turn, twin);
-    this.runs.follow(turn);
   }
 
   /** @param {Turn} theirs @param {Conversation} conversation */
   #adopt(theirs, conversation) {
     const ours = conversation.turns.find(({ key }) => key === theirs.key);
     if (!ours) addTurn(conversation, theirs);
-    else if (isAhead(theirs, ours)) Object.assign(ours, theirs);
+    else if (isAhead(theirs, ours)) Object.assign(ours, theirs, this.#heardHere(ours));
     const turn = ours ?? theirs;
     if (isOver(turn)) this.runs.forget(turn);
     // Its own tab sends the create; here it is followed as soon as it has a run.
     else if (turn.responseId) this.runs.follow(turn);
     if (conversation === this.current) this.owner.onChange();
+  }
+
+  /** What the server tells each tab by itself is not taken from another one. @param {Turn} turn */
+  #heardHere(turn) {
+    return this.runs.isFollowing(turn) ? { waiting: turn.waiting, pending: turn.pending } : {};
   }
 
   /** @param {string} id */
@@ -226,8 +177,6 @@ export class Chat {
     if (!conversation || known) return conversation;
     this.#loaded.set(id, conversation);
     for (const turn of conversation.turns) this.runs.follow(turn);
-    const last = lastTurn(conversation);
-    if (last && isOver(last)) this.#answerIfOurs(last, conversation);
     return conversation;
   }
 

@@ -29,6 +29,8 @@ export class Connection {
   #attempt = 0;
   #commands = 0;
   #openedAt = 0;
+  /** What the server calls this connection. */
+  connectionId = '';
   #heardAt = 0;
   /** @type {any} */ #limit = null;
   /** @type {any} */ #watch = null;
@@ -111,7 +113,7 @@ export class Connection {
     if (this.isOpen) this.#disarm();
     /** @type {Frame} */
     const frame = JSON.parse(String(data));
-    if (frame.type === 'antiphon:welcome') this.#welcomed();
+    if (frame.type === 'antiphon:welcome') this.#welcomed(frame);
     else if (!this.isOpen && frame.type === 'antiphon:error') this.giveUp('refused', frame.message);
     else if (frame.type === 'antiphon:goaway') this.#asked(frame);
     else if (frame.type !== 'antiphon:pong') this.owner.onFrame(frame);
@@ -122,8 +124,10 @@ export class Connection {
     if (reason !== 'draining') this.renew(spreadMs ?? 1000);
   }
 
-  #welcomed() {
+  /** @param {Frame} welcome */
+  #welcomed(welcome) {
     this.#disarm();
+    this.connectionId = welcome.connection_id;
     this.#openedAt = this.around.now();
     this.#enter({ phase: 'open', retryAt: null, reason: null });
     this.#watchSilence();

@@ -1,8 +1,9 @@
 /**
- * A conversation is a list of turns. A turn is asked by a person (its input is a message) or by the
- * page itself, which brings the results of the calls of the turn before (PROTOCOL section 2, *return*).
+ * A conversation is a list of turns, each asked by a person. What its calls were answered is part of
+ * the turn, because the page holds its calls (PROTOCOL 7.4).
  */
 import { isClientCall, textOf } from './items.js';
+import { ASK_PERSON, questionOf } from './tools.js';
 import { isOver } from './turn.js';
 
 /**
@@ -44,7 +45,7 @@ export function titleFrom(text) {
     : line;
 }
 
-/** @param {Turn} turn what the person wrote; empty for a turn that brings tool results */
+/** @param {Turn} turn what the person wrote */
 export function askedText(turn) {
   return turn.input.map((part) => (part.type === 'message' ? part.content : '')).join('');
 }
@@ -80,11 +81,15 @@ export function resultsByCall(conversation) {
       if (part.type !== 'message') results.set(part.call_id, part.output);
     }
     for (const item of turn.items) {
-      if (item?.type === 'function_call_output') results.set(item.call_id, outputText(item.output));
+      if (/_call_output$/.test(item?.type)) results.set(item.call_id, outputText(item.output));
+      if (item?.approval_request_id) results.set(item.approval_request_id, isDenied(item) ? 'Not allowed' : 'Allowed');
     }
   }
   return results;
 }
+
+/** The call follows its request for approval either way. @param {Item} call */
+const isDenied = (call) => call.type === 'mcp_call' && outputText(call.error).includes('not approved');
 
 /** @param {unknown} output */
 export function outputText(output) {
@@ -93,8 +98,8 @@ export function outputText(output) {
 }
 
 /**
- * Calls of a turn that wait for a result from a client. A turn that was stopped keeps none, one that
- * ended early only those that were written to their end.
+ * Calls of an ended turn that nobody answered. A turn that was stopped keeps none, one that ended early
+ * only those that were written to their end.
  * @param {Turn} turn @returns {Item[]}
  */
 export function openCalls(turn) {
@@ -110,16 +115,26 @@ export function openCalls(turn) {
   );
 }
 
+/**
+ * What a run asks the person now: questions of the model, and calls that want to be allowed.
+ * @param {Turn} turn @returns {{id: string, words: string}[]}
+ */
+export function openQuestions(turn) {
+  const waits = new Set(turn.pending.map((call) => call.call_id));
+  const found = [];
+  for (const item of turn.items) {
+    const isQuestion = item?.type === 'function_call' && item.name === ASK_PERSON && item.status === 'completed';
+    if (isQuestion && waits.has(item.call_id ?? '')) found.push({ id: String(item.call_id), words: questionOf(item).question });
+    else if (item?.type === 'mcp_approval_request' && waits.has(item.id ?? ''))
+      found.push({ id: String(item.id), words: `May ${item.name} be called?` });
+  }
+  return found;
+}
+
 /** @param {Item} call @param {string} output @returns {Input} */
 export function resultOf(call, output) {
   const type = call.type === 'custom_tool_call' ? 'custom_tool_call_output' : 'function_call_output';
   return { type, call_id: String(call.call_id), output };
-}
-
-/** Turns in a row, up to now, that nobody typed. @param {Conversation} conversation */
-export function unaskedTurns(conversation) {
-  const turns = liveTurns(conversation);
-  return turns.length - 1 - turns.findLastIndex((turn) => askedText(turn));
 }
 
 /**

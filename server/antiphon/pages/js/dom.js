@@ -25,6 +25,7 @@ const PATHS = {
   check: 'M5 12.5l4.5 4.5L19 7.5',
   retry: 'M4 12a8 8 0 1 0 2.5-5.8M4 4v4.5h4.5',
   trash: 'M4 7h16M9 7V4h6v3M6 7l1 13h10l1-13',
+  server: 'M4 5h16v6H4zM4 13h16v6H4zM7.5 8h.01M7.5 16h.01',
   tool: 'M14.5 6.5a4 4 0 0 0-5 5L4 17l3 3 5.5-5.5a4 4 0 0 0 5-5L15 12l-3-3z',
 };
 
@@ -70,6 +71,11 @@ async function copy(text) {
     field.remove();
     return done;
   }
+}
+
+/** Only if it differs: a live region speaks whenever it is written. @param {Element} element @param {string} text */
+export function setText(element, text) {
+  if (element.textContent !== text) element.textContent = text;
 }
 
 /** @template {HTMLElement} T @param {string} id @param {new () => T} kind @returns {T} */

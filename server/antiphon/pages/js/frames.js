@@ -6,6 +6,8 @@
 import { TOOLS } from './tools.js';
 
 const PAGE_VERSION = '1';
+/** How long a question waits for a person who is away from the screen. */
+const HOLD_S = 3600;
 
 /** @param {string} id @param {string} instanceId */
 export const hello = (id, instanceId) => ({
@@ -13,6 +15,7 @@ export const hello = (id, instanceId) => ({
   id,
   protocol: 1,
   client: { name: 'antiphon-page', version: PAGE_VERSION, instance_id: instanceId },
+  tools: TOOLS.map(({ name }) => ({ name })),
 });
 
 /** @param {string} id */
@@ -31,6 +34,7 @@ export const create = (turn, lane) => ({
   store: true,
   input: [...turn.context, ...turn.input],
   tools: TOOLS,
+  antiphon: { client_tools: 'hold', deadline_s: HOLD_S },
   ...(turn.previousResponseId && { previous_response_id: turn.previousResponseId }),
 });
 

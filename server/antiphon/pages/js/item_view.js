@@ -1,19 +1,34 @@
-/** One output item: a text, a collapsed line of thought, or the card of a call. */
+/** One output item: a text, a collapsed line of thought, the card of a call, a question, or a line about the server. */
 import { outputText } from './conversation.js';
 import { el, icon } from './dom.js';
 import { isClientCall, reasoningOf, textOf } from './items.js';
+import { lineView } from './line_view.js';
 import { MarkdownView } from './markdown_view.js';
+import { approvalView, questionView } from './question_view.js';
+import { ASK_PERSON } from './tools.js';
 
 /**
  * @typedef {import('./types.js').Item} Item
- * @typedef {{isOver: boolean, isLast: boolean, results: Map<string, string>, open: Set<Item>}} Around what an item cannot know by itself
+ * @typedef {{
+ *   isOver: boolean, isLast: boolean, results: Map<string, string>,
+ *   pending: Map<string, import('./types.js').Pending>, held: (callId: string) => import('./types.js').HeldCall,
+ * }} Around what an item cannot know by itself
+ * @typedef {{
+ *   answer: (item: import('./types.js').Answer) => void, takeFocus: (field: HTMLElement) => void,
+ *   giveFocusBack: () => void,
+ * }} Asking what a question needs
  * @typedef {{element: HTMLElement, update: (item: Item, around: Around) => void}} ItemView
  */
 
-/** @param {Item} item @returns {ItemView} */
-export function itemView(item) {
+const LINES = new Set(['mcp_call', 'web_search_call', 'mcp_list_tools']);
+
+/** @param {Item} item @param {Asking} asking @returns {ItemView} */
+export function itemView(item, asking) {
   if (item.type === 'message') return messageView();
   if (item.type === 'reasoning') return reasoningView();
+  if (LINES.has(item.type)) return lineView();
+  if (item.type === 'mcp_approval_request') return approvalView(asking);
+  if (item.type === 'function_call' && item.name === ASK_PERSON) return questionView(asking);
   return cardView();
 }
 
@@ -58,9 +73,9 @@ function cardView() {
   );
   return {
     element,
-    update(item, { isOver, results, open }) {
+    update(item, { isOver, results }) {
       const result = results.get(item.call_id ?? '') ?? outputText(item.output ?? item.error);
-      const words = stateOf(item, result, isOver, open.has(item));
+      const words = stateOf(item, result, isOver);
       name.textContent = item.name ?? item.type.replaceAll('_', ' ');
       state.textContent = words.text;
       element.dataset.state = words.state;
@@ -85,11 +100,11 @@ function section(title) {
   };
 }
 
-/** @param {Item} item @param {string} result @param {boolean} isOver @param {boolean} isOpen */
-function stateOf(item, result, isOver, isOpen) {
+/** @param {Item} item @param {string} result @param {boolean} isOver */
+function stateOf(item, result, isOver) {
   if (item.status === 'failed' || item.error || isFailure(result)) return { state: 'failed', text: 'Failed' };
   if (result) return { state: 'done', text: 'Done' };
-  if (isOpen || (isClientCall(item) && !isOver && item.status === 'completed'))
+  if (isClientCall(item) && !isOver && item.status === 'completed')
     return { state: 'busy', text: 'Waiting for the result' };
   if (isOver && isClientCall(item)) return { state: 'failed', text: 'Not answered' };
   if (item.status === 'completed') return { state: 'done', text: 'Done' };

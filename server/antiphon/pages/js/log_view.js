@@ -1,5 +1,5 @@
 /** The turns of the current conversation, and the scrolling that follows them unless somebody reads. */
-import { answerText, askedText, liveTurns, resultsByCall } from './conversation.js';
+import { liveTurns, resultsByCall } from './conversation.js';
 import { TurnView } from './turn_view.js';
 
 /**
@@ -18,12 +18,10 @@ export class LogView {
   /**
    * @param {{scroller: HTMLElement, turns: HTMLElement, empty: HTMLElement, latest: HTMLElement}} parts
    * @param {Actions} actions
-   * @param {(conversation: Conversation) => boolean} isPaused the page stopped answering calls by itself
    */
-  constructor(parts, actions, isPaused) {
+  constructor(parts, actions) {
     this.parts = parts;
     this.actions = actions;
-    this.isPaused = isPaused;
     parts.scroller.addEventListener('scroll', () => this.#scrolled(), { passive: true });
     parts.scroller.addEventListener('wheel', (event) => this.#follow(this.#follows && event.deltaY >= 0), {
       passive: true,
@@ -41,9 +39,7 @@ export class LogView {
     empty.hidden = turns.length > 0;
     for (const [index, turn] of turns.entries()) {
       if (this.#views[index]?.turn !== turn) this.#replace(index, new TurnView(turn, this.actions));
-      const isLast = index === turns.length - 1;
-      const mayGoOn = isLast && this.isPaused(conversation);
-      this.#views[index].update({ results, isLast, mayGoOn, answer: answerUpTo(turns, index) });
+      this.#views[index].update({ results, isLast: index === turns.length - 1 });
     }
     for (const view of this.#views.splice(turns.length)) view.element.remove();
     if (isEmptied) scroller.scrollTop = 0;
@@ -85,20 +81,4 @@ export class LogView {
     this.#follows = follows || scrollHeight <= clientHeight;
     this.parts.latest.hidden = this.#follows || !this.#views.length;
   }
-}
-
-/**
- * What was answered since a person asked, if the answer ends with this turn; tool results and the
- * texts between them make one answer of several turns.
- * @param {import('./types.js').Turn[]} turns @param {number} index
- */
-function answerUpTo(turns, index) {
-  const next = turns[index + 1];
-  if (next && !askedText(next)) return '';
-  const first = turns.findLastIndex((turn, at) => at <= index && askedText(turn) !== '');
-  return turns
-    .slice(Math.max(first, 0), index + 1)
-    .map(answerText)
-    .filter(Boolean)
-    .join('\n\n');
 }

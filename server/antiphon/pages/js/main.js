@@ -3,7 +3,7 @@ import { fetchModels, fetchResponse } from './api.js';
 import { Chat } from './chat.js';
 import { Composer } from './composer.js';
 import { Connection } from './connection.js';
-import { answerText } from './conversation.js';
+import { answerText, isBusy, openQuestions } from './conversation.js';
 import { byId, el } from './dom.js';
 import { ListView } from './list_view.js';
 import { LogView } from './log_view.js';
@@ -16,7 +16,7 @@ import { isOver } from './turn.js';
 
 const SUGGESTIONS = [
   'What time is it where I am?',
-  'Explain what happens when my connection drops.',
+  'Ask me a question, and wait for my answer.',
   'Write a long answer, so that I can reload the page while you write.',
 ];
 /** Failed attempts in a row after which HTTP is asked whether the server is there and wants a key. */
@@ -25,6 +25,8 @@ const ASK_HTTP_AFTER = 2;
 const asked = new URLSearchParams(location.search);
 const me = tabId();
 const suggestions = byId('suggestions', HTMLElement);
+/** Calls that were announced to a screen reader. @type {Set<string>} */
+const announced = new Set();
 let failures = 0;
 let isDrawing = false;
 
@@ -36,7 +38,7 @@ const connection = new Connection(
   forConnection,
 );
 /** @type {Runs} */
-const runs = new Runs(connection, { onChange: onTurn, onNotice: notice, fetchResponse, later });
+const runs = new Runs(connection, { onChange: onTurn, onNotice: notice, fetchResponse, later, now });
 const chat = new Chat(storage, runs, { me, now, newId, later, onChange: onConversation, onList: drawList });
 const shell = new Shell(tryNow);
 const picker = new ModelPicker(byId('model', HTMLSelectElement), pick);
@@ -59,9 +61,11 @@ const log = new LogView(
   {
     retry: (turn) => chat.retry(turn),
     continueElsewhere: (turn) => chat.continueElsewhere(turn),
-    answerCalls: (turn) => chat.answerCalls(turn),
+    answer: (turn, item) => runs.held.answer(turn, item),
+    held: (callId) => runs.held.view(callId),
+    takeFocus,
+    giveFocusBack: focusDraft,
   },
-  (conversation) => chat.isPaused(conversation),
 );
 const composer = new Composer(
   {
@@ -100,8 +104,12 @@ async function askServer() {
 /** @param {import('./types.js').Turn} turn @param {boolean} important */
 function onTurn(turn, important) {
   chat.onTurn(turn, important);
-  if (!isOver(turn) || !chat.current.turns.includes(turn)) return;
-  shell.speak(outcomeWords(turn)?.text ?? answerText(turn));
+  if (!chat.current.turns.includes(turn)) return;
+  if (isOver(turn)) shell.speak(outcomeWords(turn)?.text ?? answerText(turn));
+  for (const { id, words } of openQuestions(turn)) {
+    if (!announced.has(id)) shell.speak(words);
+    announced.add(id);
+  }
 }
 
 function onConversation() {
@@ -156,6 +164,12 @@ function focusDraft() {
   if (matchMedia('(pointer: fine)').matches) byId('draft', HTMLElement).focus({ preventScroll: true });
 }
 
+/** A question came: somebody who waits with an empty field can answer at once. @param {HTMLElement} field */
+function takeFocus(field) {
+  const draft = byId('draft', HTMLTextAreaElement);
+  if (document.activeElement === draft && !draft.value && matchMedia('(pointer: fine)').matches) field.focus();
+}
+
 function tryNow() {
   connection.connect();
 }
@@ -174,7 +188,7 @@ function draw() {
     document.title = chat.current.title ? `${chat.current.title} · Antiphon` : 'Antiphon';
     shell.update(state, navigator.onLine, chat.current, now());
     log.update(chat.current);
-    composer.update({ isBusy: chat.isBusy(chat.current), isUsable: state.phase !== 'locked' });
+    composer.update({ isBusy: isBusy(chat.current), isUsable: state.phase !== 'locked' });
     for (const button of suggestions.querySelectorAll('button')) button.disabled = state.phase === 'locked';
     if (state.phase === 'waiting') later(draw, 250);
   });

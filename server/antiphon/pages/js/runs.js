@@ -4,6 +4,7 @@
  */
 import { Fallback } from './fallback.js';
 import * as frames from './frames.js';
+import { Held } from './held.js';
 import { Lanes } from './lanes.js';
 import { TERMINAL_EVENTS, adoptResponse, applyEvent, isOver, refuse, rewind, withdraw } from './turn.js';
 
@@ -18,7 +19,7 @@ const DRAINING = 'server_draining';
 /** Refusals that concern the connection, not the request: the same create is right on the next one. */
 const SEND_AGAIN = new Set(['websocket_connection_limit_reached', DRAINING]);
 /** Frames about a run that are not in its log (PROTOCOL section 1). */
-const UNNUMBERED = /^(keepalive$|response\.(steer|inject)\.)/;
+const UNNUMBERED = /^(keepalive$|response\.steer\.)/;
 /** How long until an attach that ended is tried again. */
 const AGAIN_MS = 1_000;
 
@@ -29,10 +30,11 @@ export class Runs {
   #lanes = new Lanes();
 
   /**
-   * @param {Pick<import('./connection.js').Connection, 'isOpen' | 'send' | 'commandId' | 'renew'>} connection
+   * @param {Pick<import('./connection.js').Connection, 'isOpen' | 'connectionId' | 'send' | 'commandId' | 'renew'>} connection
    * @param {{
    *   onChange: (turn: Turn, important: boolean) => void, onNotice: (message: string) => void,
    *   fetchResponse: typeof import('./api.js').fetchResponse, later: (run: () => void, ms: number) => void,
+   *   now: () => number,
    * }} owner important: worth storing at once
    */
   constructor(connection, owner) {
@@ -43,6 +45,11 @@ export class Runs {
       later: owner.later,
       isFollowing: (turn) => this.isFollowing(turn),
       onEnd: (turn) => this.#ended(turn),
+    });
+    this.held = new Held(connection, {
+      now: owner.now,
+      onChange: (turn) => owner.onChange(turn, false),
+      onNotice: owner.onNotice,
     });
   }
 
@@ -85,6 +92,7 @@ export class Runs {
     this.#lanes.clear();
     this.#commands.clear();
     this.#catchingUp.clear();
+    this.held.onOpen();
     for (const turn of this.#followed.values()) this.#resume(turn);
   }
 
@@ -97,6 +105,7 @@ export class Runs {
   /** @param {Frame} frame */
   onFrame(frame) {
     if (frame.type === 'error') this.#refused(frame);
+    else if (frame.type.startsWith('response.inject.')) this.held.onReply(frame);
     else if (frame.type.startsWith('antiphon:')) this.#onExtension(frame);
     else this.#onEvent(frame);
   }
@@ -154,7 +163,10 @@ export class Runs {
     if (isNew) this.#catchingUp.delete(turn.key);
     if (isNew && turn.stopping) this.#sendCancel(turn);
     if (isOver(turn)) this.#ended(turn);
-    else this.owner.onChange(turn, isNew);
+    else {
+      this.held.consider(turn);
+      this.owner.onChange(turn, isNew);
+    }
   }
 
   /** @param {Frame} frame */
@@ -166,6 +178,7 @@ export class Runs {
   #ended(turn) {
     this.#followed.delete(turn.key);
     this.#catchingUp.delete(turn.key);
+    this.held.consider(turn);
     this.owner.onChange(turn, true);
   }
 
@@ -216,14 +229,20 @@ export class Runs {
     else this.owner.later(() => this.#again(turn), AGAIN_MS);
   }
 
-  /** What is not in the log: the epoch, and whether the run waits for a tool. @param {any} state @param {Turn} [known] */
+  /** What is not in the log: the epoch, and what the run waits for. @param {any} state @param {Turn} [known] */
   #describe(state, known) {
     const turn = known ?? [...this.#followed.values()].find(({ responseId }) => responseId === state.response_id);
     if (!turn) return;
     const waiting = state.state === 'waiting_for_tool';
-    const changed = waiting !== turn.waiting || (state.epoch && state.epoch !== turn.epoch);
+    const pending = state.pending_calls ?? [];
+    const changed =
+      waiting !== turn.waiting ||
+      (state.epoch && state.epoch !== turn.epoch) ||
+      JSON.stringify(pending) !== JSON.stringify(turn.pending);
     turn.waiting = waiting;
+    turn.pending = pending;
     if (state.epoch) turn.epoch = state.epoch;
+    this.held.consider(turn);
     if (changed) this.owner.onChange(turn, true);
   }
 

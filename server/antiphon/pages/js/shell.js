@@ -1,5 +1,5 @@
 /** What surrounds the conversation: how the connection is, what is going on, what went wrong. */
-import { byId } from './dom.js';
+import { byId, setText } from './dom.js';
 import { activityWords, connectionWords } from './status.js';
 
 /**
@@ -38,7 +38,7 @@ export class Shell {
   update(state, isOnline, conversation, now) {
     const { tone, text } = connectionWords(state, isOnline, now);
     this.connection.dataset.tone = tone;
-    setText(this.connection.querySelector('.words'), text);
+    setText(wordsIn(this.connection), text);
     const activity = activityWords(conversation, state.phase === 'open');
     setText(this.activity, activity?.text ?? '');
     this.activity.classList.toggle('is-busy', activity?.isBusy ?? false);
@@ -51,13 +51,11 @@ export class Shell {
     if (phase === 'waiting') this.#wasLost = true;
     const isAway = phase === 'waiting' || (phase === 'connecting' && this.#wasLost);
     const text = reason ?? (isAway ? (isOnline ? LOST : OFFLINE) : this.#notice);
-    setText(this.banner.querySelector('.words'), text);
+    setText(wordsIn(this.banner), text);
     this.banner.hidden = !text;
     this.tryNow.hidden = phase !== 'refused' && !isAway;
   }
 }
 
-/** Only if it differs: a live region speaks whenever it is written. @param {Element | null} element @param {string} text */
-function setText(element, text) {
-  if (element && element.textContent !== text) element.textContent = text;
-}
+/** @param {HTMLElement} element */
+const wordsIn = (element) => /** @type {Element} */ (element.querySelector('.words'));

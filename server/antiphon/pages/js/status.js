@@ -1,5 +1,5 @@
 /** What the page is doing, in words. */
-import { lastTurn, openCalls } from './conversation.js';
+import { lastTurn, openQuestions } from './conversation.js';
 import { isOver } from './turn.js';
 
 /**
@@ -39,6 +39,7 @@ export function activityWords(conversation, isConnected) {
   if (isOver(turn)) return endWords(turn);
   if (turn.stopping) return { isBusy: true, text: 'Stopping…' };
   if (!isConnected) return { isBusy: true, text: 'Waiting for the connection…' };
+  if (openQuestions(turn).length) return { isBusy: true, text: 'Waiting for your answer' };
   if (turn.waiting) return { isBusy: true, text: 'Waiting for a tool…' };
   return { isBusy: true, text: runWords(turn) };
 }
@@ -54,8 +55,6 @@ function runWords(turn) {
 
 /** @param {Turn} turn */
 function endWords(turn) {
-  const [call] = openCalls(turn);
-  if (turn.status === 'completed' && call) return { isBusy: false, text: `Waiting for ${call.name}` };
   if (turn.status === 'completed') return null;
   if (turn.status === 'cancelled') return { isBusy: false, text: 'Stopped' };
   if (turn.status === 'incomplete') return { isBusy: false, text: 'Ended early' };
@@ -65,6 +64,7 @@ function endWords(turn) {
 const REASONS = new Map([
   ['max_output_tokens', 'The answer reached the limit of its length.'],
   ['content_filter', 'The answer was cut by a content filter.'],
+  ['max_tool_rounds', 'The model called tools so often that the server stopped it.'],
   ['steered', 'The answer was cut short by a new instruction.'],
 ]);
 

@@ -35,7 +35,7 @@ export class Storage {
     if (!head) return null;
     const turns = this.#keys(`${TURN}${id}.`)
       .map((key) => this.#read(key))
-      .filter((turn) => typeof turn?.key === 'string')
+      .filter((turn) => typeof turn?.key === 'string' && Array.isArray(turn.pending))
       .sort((a, b) => a.createdAt - b.createdAt);
     return { ...head, turns };
   }

@@ -30,6 +30,7 @@ export function newTurn(start) {
     sequence: -1,
     status: 'sending',
     waiting: false,
+    pending: [],
     stopping: false,
     replaced: false,
     reason: null,
@@ -81,6 +82,7 @@ export function adoptResponse(turn, response, head) {
 function finish(turn, response) {
   turn.status = /** @type {TurnStatus} */ (OVER.has(response.status) ? response.status : 'failed');
   turn.waiting = false;
+  turn.pending = [];
   turn.stopping = false;
   turn.reason = response.incomplete_details?.reason ?? null;
   // A failed response may come without the output that was shown; what was read stays readable.
@@ -110,6 +112,7 @@ export function withdraw(turn) {
 /** Nobody can say any more how the run went on. @param {Turn} turn @param {string} message */
 export function lose(turn, message) {
   turn.status = 'lost';
+  turn.pending = [];
   turn.stopping = false;
   turn.problem = { code: 'response_not_found', message };
 }

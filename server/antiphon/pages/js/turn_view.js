@@ -1,5 +1,5 @@
 /** One turn on the page: what was asked, the items of the answer, how it ended, what can be done. */
-import { askedText, openCalls, outputText } from './conversation.js';
+import { answerText, askedText, outputText } from './conversation.js';
 import { copyButton, el, icon } from './dom.js';
 import { itemView } from './item_view.js';
 import { outcomeWords } from './status.js';
@@ -9,14 +9,18 @@ import { isOver } from './turn.js';
  * @typedef {import('./types.js').Turn} Turn
  * @typedef {import('./types.js').Item} Item
  * @typedef {import('./item_view.js').ItemView} ItemView
- * @typedef {{retry: (turn: Turn) => void, continueElsewhere: (turn: Turn) => void, answerCalls: (turn: Turn) => void}} Actions
- * @typedef {{results: Map<string, string>, isLast: boolean, mayGoOn: boolean, answer: string}} Around
+ * @typedef {{
+ *   retry: (turn: Turn) => void, continueElsewhere: (turn: Turn) => void,
+ *   answer: (turn: Turn, item: import('./types.js').Answer) => void,
+ *   held: (callId: string) => import('./types.js').HeldCall,
+ *   takeFocus: (field: HTMLElement) => void, giveFocusBack: () => void,
+ * }} Actions
+ * @typedef {{results: Map<string, string>, isLast: boolean}} Around
  */
 
 export class TurnView {
   /** @type {{item: string, view: ItemView}[]} */ #items = [];
   #footer = '';
-  #answer = '';
 
   /** @param {Turn} turn @param {Actions} actions */
   constructor(turn, actions) {
@@ -45,7 +49,8 @@ export class TurnView {
   update(around) {
     const over = isOver(this.turn);
     const shown = this.turn.items.filter((item) => item && !isResult(item));
-    this.#updateItems(shown, { isOver: over, results: around.results, open: new Set(openCalls(this.turn)) });
+    const pending = new Map(this.turn.pending.map((call) => [call.call_id, call]));
+    this.#updateItems(shown, { isOver: over, results: around.results, pending, held: this.actions.held });
     this.thinking.hidden = over || shown.some((item) => item.type === 'message' || item.type === 'reasoning');
     this.element.dataset.status = this.turn.status;
     this.#updateFooter(around);
@@ -57,7 +62,11 @@ export class TurnView {
       const identity = `${item.type} ${item.id ?? index}`;
       if (this.#items[index]?.item !== identity) {
         for (const { view } of this.#items.splice(index)) view.element.remove();
-        const view = itemView(item);
+        const view = itemView(item, {
+          answer: (given) => this.actions.answer(this.turn, given),
+          takeFocus: this.actions.takeFocus,
+          giveFocusBack: this.actions.giveFocusBack,
+        });
         this.body.append(view.element);
         this.#items.push({ item: identity, view });
       }
@@ -67,32 +76,30 @@ export class TurnView {
   }
 
   /** Built again only when it says something else, so that a focused button stays. @param {Around} around */
-  #updateFooter({ isLast, mayGoOn, answer }) {
+  #updateFooter({ isLast }) {
     const words = outcomeWords(this.turn);
-    const hasText = isOver(this.turn) && answer !== '';
-    this.#answer = answer;
-    const footer = JSON.stringify([words, isLast, mayGoOn, hasText]);
+    const hasText = isOver(this.turn) && answerText(this.turn) !== '';
+    const footer = JSON.stringify([words, isLast, hasText]);
     if (footer === this.#footer) return;
     this.#footer = footer;
-    this.outcome.hidden = !words && !mayGoOn;
+    this.outcome.hidden = !words;
     this.outcome.dataset.tone = words?.tone ?? 'quiet';
     this.outcome.replaceChildren(
       el(
         'p',
         {},
-        words?.text ?? 'The page stopped after several tool calls in a row.',
+        words?.text,
         words?.code && ' ',
         words?.code && el('code', {}, words.code),
       ),
-      ...(isLast ? this.#ways(words?.tone === 'bad', mayGoOn) : []),
+      ...(isLast ? this.#ways(words?.tone === 'bad') : []),
     );
-    this.tools.replaceChildren(...(hasText ? [copyButton('Copy', () => this.#answer)] : []));
+    this.tools.replaceChildren(...(hasText ? [copyButton('Copy', () => answerText(this.turn))] : []));
   }
 
-  /** @param {boolean} isBad @param {boolean} mayGoOn */
-  #ways(isBad, mayGoOn) {
+  /** @param {boolean} isBad */
+  #ways(isBad) {
     const { turn, actions } = this;
-    if (mayGoOn) return [button('Go on', () => actions.answerCalls(turn))];
     if (turn.problem?.code === 'previous_response_not_found')
       return [button('Continue in a new conversation', () => actions.continueElsewhere(turn))];
     if (isBad || turn.status === 'cancelled' || turn.status === 'incomplete')

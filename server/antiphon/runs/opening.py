@@ -1,0 +1,120 @@
+"""Making a run: its log, its first events, its row. New ones, and ones that another process began."""
+
+from __future__ import annotations
+
+import orjson
+
+from antiphon.core.assembly.assembler import Assembler
+from antiphon.core.assembly.response_object import ResponseObject
+from antiphon.core.cursor import Epochs
+from antiphon.core.history import encode_history
+from antiphon.core.principal import Principal
+from antiphon.core.run_state import RunState
+from antiphon.journal.sqlite import SqliteJournal
+from antiphon.ports import Clock, Ids
+from antiphon.runs.preparing import Prepared
+from antiphon.runs.run import Create, Loop, Run
+from antiphon.settings import Settings
+from antiphon.store.records import IdempotencyRecord, NewResponse
+
+
+class RunOpener:
+    """Builds runs."""
+
+    def __init__(self, settings: Settings, journal: SqliteJournal, clock: Clock, ids: Ids) -> None:
+        self._settings = settings
+        self._journal = journal
+        self._clock = clock
+        self._ids = ids
+
+    def open(self, create: Create, principal: Principal, prepared: Prepared, response_id: str) -> Run:
+        """A new run whose log holds `response.created`."""
+        request = create.request
+        now = self._clock.now()
+        parent = prepared.parent
+        calls_first = bool(prepared.approvals) and not prepared.ends_in_calls
+        epochs = Epochs.starting(self._ids.token())
+        run_log = self._journal.open(response_id, epochs, stored=request.stored)
+        state = RunState(
+            response_id=response_id,
+            conversation_id=parent.conversation_id if parent else self._ids.mint("conv"),
+            tenant=principal.tenant,
+            principal=principal.id,
+            model=request.model,
+            upstream=prepared.model.upstream.name,
+            origin=create.origin,
+            epoch=epochs.current,
+            created_at=now,
+            updated_at=now,
+            labels=request.antiphon.labels,
+            visibility=request.antiphon.visibility,
+        )
+        run = Run(
+            id=response_id,
+            create=create,
+            principal=principal,
+            model=prepared.model,
+            parent=parent,
+            # Behind calls that have to be made first, the input is part of what the run adds.
+            input=b"" if calls_first else prepared.input,
+            log=run_log,
+            assembler=self.assembler(response_id, int(now), create),
+            state=state,
+            abandon_s=self.abandon_s(create),
+            loop=Loop(
+                declared=prepared.declared,
+                approvals=prepared.approvals,
+                after_approvals=prepared.input if calls_first else b"",
+            ),
+            resumable=prepared.request is not None and not prepared.approvals,
+        )
+        run_log.append(_first_events(run), 0)
+        state.head = run_log.head
+        return run
+
+    def assembler(self, response_id: str, created_at: int, create: Create) -> Assembler:
+        """What writes the run's events."""
+        response = ResponseObject(response_id, created_at, {**create.raw, "store": create.request.stored})
+        return Assembler(response, self._ids.mint)
+
+    def write_row(self, run: Run, prepared: Prepared, key: IdempotencyRecord | None) -> None:
+        """Have the row of a stored run written, together with its first events."""
+        parent = prepared.parent
+        context: bytes | None = run.input if run.input != prepared.client_input else None
+        if parent is not None and not parent.stored:
+            # The parent will be gone: this row has to stand alone.
+            context, parent = encode_history(parent, run.input)[1:-1], None
+        row = NewResponse(
+            id=run.id,
+            tenant=run.principal.tenant,
+            creator=run.principal.id,
+            visibility=run.state.visibility,
+            conversation_id=run.state.conversation_id,
+            previous_response_id=parent.response_id if parent else None,
+            status="queued" if run.create.origin == "background" else "in_progress",
+            fence=run.fence,
+            epochs=orjson.dumps(run.log.epochs.entries).decode(),
+            created_at=run.state.created_at,
+            input=prepared.client_input,
+            context_input=context,
+            response=run.response(),
+            run_state=orjson.dumps(run.state.row()),
+            item_ids=prepared.item_ids,
+            request=prepared.request if run.resumable else None,
+        )
+        self._journal.begin(run.log, row, key)
+
+    def abandon_s(self, create: Create) -> float | None:
+        """Seconds the run outlives its last listener; None: for ever."""
+        wish = create.request.antiphon.on_disconnect
+        if isinstance(wish, float):
+            return wish
+        if wish is None and create.origin in ("http", "sse"):
+            return self._settings.timeouts.http_abandon_s
+        return None
+
+
+def _first_events(run: Run) -> list[bytes]:
+    if run.create.origin == "background":
+        return [run.assembler.lifecycle(f"response.{name}", "queued") for name in ("created", "queued")]
+    return [run.assembler.lifecycle(f"response.{name}", "in_progress") for name in ("created", "in_progress")]

@@ -1,0 +1,234 @@
+"""Going on with runs that another process began (DESIGN "A node dies").
+
+A run can be gone on with where its log ends exactly at a checkpoint, or holds nothing but its first events, and
+nothing of it lived in the dead process alone. Then the round that was cut is made again, or its wait goes on.
+"""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Sequence
+from contextlib import aclosing
+from dataclasses import dataclass, replace
+from typing import Any, cast
+
+import orjson
+import structlog
+
+from antiphon.core.assembly.item import OpenItem
+from antiphon.core.checkpoint import Checkpoint, read_checkpoint, unpack_item
+from antiphon.core.create_request import parse_create
+from antiphon.core.cursor import Epochs
+from antiphon.core.principal import Principal
+from antiphon.core.projection import project
+from antiphon.core.run_state import RunState
+from antiphon.core.steering import SteerBook
+from antiphon.errors import AntiphonError, RequestError, UpstreamError
+from antiphon.journal.log import RunLog
+from antiphon.journal.sqlite import SqliteJournal
+from antiphon.ops.registry import RunRegistry
+from antiphon.ports import ModelCall
+from antiphon.runs.directory import RunDirectory
+from antiphon.runs.held import HeldRuns
+from antiphon.runs.opening import RunOpener
+from antiphon.runs.preparing import Preparer
+from antiphon.runs.run import Create, Loop, Model, Run
+from antiphon.runs.supervisor import Supervisor
+from antiphon.store.responses import ResponseReader, Resumable, StoredResponse
+
+log = structlog.get_logger(__name__)
+
+_MAX_TAKEOVERS = 5
+"""A run that was taken over so often may be what kills its processes."""
+
+REVISIONS = 1_000_000
+"""Above every revision the dead process may have shown: what was not stored cannot be counted."""
+
+
+@dataclass(frozen=True, slots=True)
+class Kept:
+    """What is left of a run. checkpoint: None before the end of its first round."""
+
+    stored: Resumable
+    checkpoint: Checkpoint | None
+
+    @property
+    def clean(self) -> bool:
+        """Whether its process stopped in order, so that nobody saw an event that is not stored."""
+        return self.checkpoint is not None and self.checkpoint.clean
+
+
+class Resumer:
+    """Takes runs up again."""
+
+    def __init__(
+        self,
+        *,
+        reader: ResponseReader,
+        journal: SqliteJournal,
+        directory: RunDirectory,
+        registry: RunRegistry,
+        preparer: Preparer,
+        opener: RunOpener,
+        held: HeldRuns,
+        supervisor: Supervisor,
+    ) -> None:
+        self._reader = reader
+        self._journal = journal
+        self._directory = directory
+        self._registry = registry
+        self._preparer = preparer
+        self._opener = opener
+        self._held = held
+        self._supervisor = supervisor
+
+    async def resumable(self, row: StoredResponse, events: int) -> Kept | None:
+        """What is needed to go on, None if nobody can. events: how many the log has. Raises StorageError."""
+        stored = await self._reader.resumable(row.id)
+        if stored is None or not events:
+            return None
+        if stored.checkpoint is None:
+            first_events = 2 if row.status == "in_progress" else 3
+            return Kept(stored, None) if events <= first_events and row.fence <= _MAX_TAKEOVERS else None
+        try:
+            checkpoint = read_checkpoint(stored.checkpoint)
+        except (ValueError, TypeError):
+            return None  # written by a release that knew more, or less
+        if stored.head != events - 1 or checkpoint.takeovers >= _MAX_TAKEOVERS:
+            return None
+        return Kept(stored, checkpoint)
+
+    async def resume(
+        self, row: StoredResponse, kept: Kept, events: Sequence[bytes], epochs: Epochs, fence: int
+    ) -> None:
+        """Bring the run back and execute it. Raises AntiphonError, ValueError where what was kept is no use."""
+        run_log = self._journal.open(row.id, epochs, stored=True, head=len(events) - 1)
+        try:
+            run = await self._run(row, kept, events, run_log)
+            run.fence = fence
+            if kept.checkpoint is not None:
+                await self._restore(run, kept.checkpoint)
+        except BaseException:
+            self._journal.close(run_log)
+            raise
+        self._directory.add(run)
+        self._registry.start(run.state)
+        self._supervisor.launch(run)
+        self._supervisor.unheard(run)
+        log.info("run_resumed", response_id=run.id, round=run.loop.round, waiting=run.loop.waiting)
+
+    async def _restore(self, run: Run, checkpoint: Checkpoint) -> None:
+        """Take back its held calls, and note that it is ours: what this process shows nobody else has shown."""
+        if checkpoint.held is not None:
+            await self._held.restore(run, checkpoint.held)
+        only_waits = checkpoint.waiting and run.held is not None and bool(run.held.pending)
+        died_with_it = not checkpoint.clean and not only_waits
+        run.loop.takeovers = checkpoint.takeovers + died_with_it
+        kept = replace(checkpoint, clean=False, takeovers=run.loop.takeovers)
+        try:
+            self._journal.checkpoint(run.log, kept.encode())
+            await self._journal.flush(run.log)
+        except BaseException:
+            self._held.close(run)
+            raise
+
+    async def _run(self, row: StoredResponse, kept: Kept, events: Sequence[bytes], run_log: RunLog) -> Run:
+        stored, checkpoint = kept.stored, kept.checkpoint
+        known = orjson.loads(stored.request)
+        raw = {**known["create"], "input": orjson.loads(b"[%b]" % row.input)}
+        create = Create(parse_create(raw), raw, known["origin"])
+        principal = Principal(row.creator, row.tenant, known["role"], known["tier"])
+        parent = None
+        if row.previous_response_id is not None:
+            parent = await self._directory.parent(row.previous_response_id, principal)
+            if parent is None:
+                raise RequestError("The response before this one is gone.", code="previous_response_not_found")
+        model = await self._model(create, principal)
+        declared = self._preparer.sort(create, create.request.items(), model)
+        state = _state(row.run_state, run_log.head, run_log.epochs.current)
+        run = Run(
+            id=row.id,
+            create=create,
+            principal=principal,
+            model=model,
+            parent=parent,
+            input=stored.context_input,
+            log=run_log,
+            assembler=self._opener.assembler(row.id, int(state.created_at), create),
+            state=state,
+            abandon_s=self._opener.abandon_s(create),
+            loop=_loop(checkpoint) if checkpoint is not None else Loop(),
+        )
+        run.loop.declared = declared
+        items = [_shown(item, index) for index, item in enumerate(project(events))] if checkpoint else []
+        first = checkpoint.first if checkpoint is not None and checkpoint.waiting else len(items)
+        waiting = [unpack_item(packed) for packed in checkpoint.items] if checkpoint is not None else []
+        run.assembler.restore([*items[:first], *waiting], first, len(events))
+        if checkpoint is not None:
+            run.steers = SteerBook.restored(checkpoint.steers)
+            run.state.steers = run.steers.rows()
+        return run
+
+    async def _model(self, create: Create, principal: Principal) -> Model:
+        try:
+            return await self._preparer.model(create, principal)
+        except AntiphonError:
+            # Its upstream may be slower to come back than we are; who waits for a person must not end for that.
+            return Model(_Later(self._preparer, create, principal), create.request.model, None)
+
+
+class _Later:
+    """An upstream that is looked for when it is needed."""
+
+    def __init__(self, preparer: Preparer, create: Create, principal: Principal) -> None:
+        self.name = "unknown"
+        self.tools: tuple[str, ...] = ()
+        self._preparer = preparer
+        self._create = create
+        self._principal = principal
+
+    async def stream(self, call: ModelCall) -> AsyncIterator[Sequence[bytes]]:
+        """See the port. Raises UpstreamError where the model is still unknown."""
+        try:
+            model = await self._preparer.model(self._create, self._principal)
+        except AntiphonError as error:
+            raise UpstreamError(error.message, code="upstream_unavailable") from error
+        async with aclosing(cast(Any, model.upstream.stream(call))) as stream:
+            async for batch in stream:
+                yield batch
+
+    async def models(self) -> Sequence[str]:
+        return []
+
+    async def aclose(self) -> None:
+        """Nothing is held."""
+
+
+def _state(stored: bytes, head: int, epoch: str) -> RunState:
+    row = orjson.loads(stored)
+    fields = {name: row[name] for name in RunState.__dataclass_fields__ if name in row}
+    fields |= {"state": "queued", "revision": row["revision"] + REVISIONS, "head": head, "epoch": epoch}
+    return RunState(**fields)
+
+
+def _loop(checkpoint: Checkpoint) -> Loop:
+    return Loop(
+        round=checkpoint.round,
+        context=[checkpoint.context.encode()] if checkpoint.context else [],
+        compacted=checkpoint.compacted.encode() if checkpoint.compacted is not None else None,
+        usage=checkpoint.usage,
+        calls_made=checkpoint.calls_made,
+        waiting=checkpoint.waiting,
+    )
+
+
+def _shown(item: dict[str, Any], index: int) -> OpenItem:
+    """An item of a round that is over: clients have it, and the context holds what the model reads of it."""
+    return OpenItem(
+        id=item["id"],
+        index=index,
+        upstream=item,
+        call_id=None,
+        done=orjson.dumps(item),
+        status="completed",
+        to_model="nothing",
+    )

@@ -1,0 +1,305 @@
+"""The steps of one run, each of which can be called alone; `loop.py` puts them in order.
+
+open_tools → run_approved → (compact) → infer → classify_round → execute_calls → wait_for_clients → finish_round
+→ … → finish. The parent, the input and the first events come before: `preparing.py` and `opening.py`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Sequence
+from dataclasses import replace
+
+import orjson
+import structlog
+
+from antiphon.core.assembly.outcome import Outcome, failed
+from antiphon.core.assembly.server_call import CallResult, ServerTool
+from antiphon.core.checkpoint import Checkpoint, pack_item
+from antiphon.core.history import finished_output
+from antiphon.core.rounds import Step, add_usage, classify, open_calls
+from antiphon.core.steering import STEERED
+from antiphon.core.tool_registry import Offered, ToolRegistry
+from antiphon.ports import ToolList
+from antiphon.runs.executing import append, ask, denied, make_calls, note_client_calls
+from antiphon.runs.model_calls import model_call, usage_data
+from antiphon.runs.parts import LoopParts
+from antiphon.runs.run import Run
+from antiphon.runs.streams import close, read_out
+
+log = structlog.get_logger(__name__)
+
+_COMPLETED = Outcome("completed")
+_NOT_MADE = CallResult(error="The call was not made: the response before this one ended first.")
+
+
+# Tools
+
+
+async def open_tools(parts: LoopParts, run: Run) -> None:
+    """Open the run's tools, show what MCP servers offer. A server that cannot be listed ends no run."""
+    loop = run.loop
+    lists: Sequence[ToolList] = ()
+    if loop.declared.server or run.model.tools or parts.toolbox.offers_unasked:
+        loop.opened = await parts.toolbox.open(loop.declared.server, run.principal.tenant, run.model.tools)
+        lists = loop.opened.lists
+    offered = []
+    for listing in lists:
+        for tool in listing.tools:
+            spec = tool.spec
+            loop.executors[spec.server_label, spec.name] = tool
+            shown = ServerTool(spec.name, spec.server_label, spec.item_type, spec.needs_approval)
+            offered.append(Offered(shown, spec.description, spec.parameters))
+    loop.registry = ToolRegistry(loop.declared, offered)
+    run.assembler.server_tools = loop.registry.server
+    if loop.round == 0:
+        for listing in lists:
+            if listing.listed:
+                _show_list(run, listing)
+        append(parts, run, run.assembler.take())
+
+
+def _show_list(run: Run, listing: ToolList) -> None:
+    specs = [tool.spec for tool in listing.tools]
+    tools = [
+        {"name": spec.name, "description": spec.description, "input_schema": spec.parameters, "annotations": None}
+        for spec in specs
+    ]
+    item = {"type": "mcp_list_tools", "server_label": listing.server_label, "tools": tools, "error": listing.error}
+    end = "failed" if listing.error is not None else "completed"
+    kind = "response.mcp_list_tools"
+    run.assembler.add_item(item, f"{kind}.in_progress", f"{kind}.{end}", started={"tools": [], "error": None})
+
+
+async def run_approved(parts: LoopParts, run: Run) -> None:
+    """Make the calls that the response before this one asked to approve."""
+    loop = run.loop
+    if not loop.approvals:
+        return
+    results: dict[str, CallResult] = {}
+    for approval in loop.approvals:
+        call = approval.call
+        tool = ServerTool(call.name, call.server_label)
+        theirs = {
+            "type": "function_call",
+            "call_id": call.upstream_call_id or call.call_id,
+            "name": call.name,
+            "arguments": call.arguments,
+        }
+        item = run.assembler.begin_call(tool, theirs, call.call_id)
+        if not approval.approve:
+            results[item.call_id or ""] = denied(approval.reason)
+    await make_calls(parts, run, results)
+    settle_approvals(run)
+    run.assembler.begin_round()
+
+
+def settle_approvals(run: Run) -> None:
+    """The model reads what the approved calls gave, and the input behind it.
+
+    Also where the run ends before they were made: no call of the history may stay without its output.
+    """
+    loop = run.loop
+    approvals, loop.approvals = loop.approvals, []
+    if not approvals:
+        return
+    made = {item.approval_request_id: item.result for item in run.assembler.round_items}
+    parts: list[bytes] = []
+    for approval in approvals:
+        result = made.get(approval.call.call_id) or _NOT_MADE
+        call_id = approval.call.upstream_call_id or approval.call.call_id
+        output = {"type": "function_call_output", "call_id": call_id, "output": result.for_model}
+        parts.append(orjson.dumps(output))
+    loop.context.append(b",".join(part for part in (*parts, loop.after_approvals) if part))
+
+
+# Rounds
+
+
+async def compact(parts: LoopParts, run: Run) -> Outcome | None:
+    """Replace everything before the next model call by a shorter form of it; gives the failure, if it failed."""
+    loop = run.loop
+    result = await parts.compactor.compact(
+        run.model,
+        run.model_input(),
+        run_id=run.id,
+        tenant=run.principal.tenant,
+        raw=run.create.raw,
+        caller_token=run.create.caller_token,
+    )
+    loop.usage = add_usage(loop.usage, result.usage)
+    if isinstance(result, Outcome):
+        return result
+    run.assembler.add_item(result.item, "response.compaction.compacting", started={"encrypted_content": ""})
+    append(parts, run, run.assembler.take())
+    run.assembler.begin_round()
+    loop.compacted = result.context
+    loop.context.clear()
+    return None
+
+
+def wants_compaction(parts: LoopParts, run: Run) -> bool:
+    """Whether the next model call's input is over the request's threshold."""
+    if not run.request.context_management:
+        return False
+    loop = run.loop
+    return parts.compactor.wanted(run.model, run.create.raw, run.model_input(), loop.last_usage, loop.last_counted)
+
+
+async def infer(parts: LoopParts, run: Run) -> Outcome:
+    """One model call: its events go to the log as they come. Raises UpstreamError.
+
+    A steer may cut it between two items. The stream of a call that ended by itself is left in `run.loop.stream`,
+    to be read to its end when there is time.
+    """
+    loop = run.loop
+    await let_finish(run)
+    loop.round += 1
+    loop.asked.clear()
+    data = {"step": loop.round, "model": run.model.name}
+    parts.registry.note(run.state, event="run.step.started", data=data, step=loop.round)
+    history = run.model_input()
+    stream = run.model.upstream.stream(model_call(parts, run, history))
+    loop.activity = "model"
+    try:
+        outcome = await _consume(parts, run, stream)
+    except BaseException:
+        await close(stream)
+        raise
+    finally:
+        loop.activity = ""
+    if outcome is run.assembler.outcome:
+        loop.stream = stream
+    else:
+        await close(stream)
+    loop.last_usage, loop.last_counted = outcome.usage, len(history)
+    if outcome.usage is not None:
+        loop.usage = add_usage(loop.usage, outcome.usage)
+        usage = {"step": loop.round, **usage_data(outcome.usage), "estimated": False}
+        parts.registry.note(run.state, event="run.usage", data=usage, usage=loop.usage)
+    return outcome
+
+
+async def _consume(parts: LoopParts, run: Run, stream: AsyncIterator[Sequence[bytes]]) -> Outcome:
+    """Feed the stream to the log until the upstream said how it ended, or a steer cut it."""
+    assembler, journal, run_log = run.assembler, parts.journal, run.log
+    async for batch in stream:
+        first = assembler.next_number
+        events: list[bytes] = []
+        try:
+            for raw in batch:
+                events += assembler.feed(raw)
+        except Exception:
+            journal.append(run_log, events, first)  # what was produced before a fault of ours is not lost
+            raise
+        if run.holds:
+            ask(parts, run)
+        if events:
+            journal.append(run_log, events, first, last=assembler.outcome is not None and not _goes_on(run))
+        if assembler.outcome is not None:
+            if assembler.dropped:
+                log.debug("upstream_events_dropped", response_id=run.id, count=assembler.dropped)
+            return assembler.outcome
+        if run.steers.waiting and run.steerable_now:
+            return STEERED
+    return failed("upstream_error", "The upstream ended the stream without saying how.", http_status=502)
+
+
+def _goes_on(run: Run) -> bool:
+    """Whether the run may have more to do after this model call."""
+    return run.holds or any(item.owner == "server" for item in run.assembler.round_items)
+
+
+def classify_round(parts: LoopParts, run: Run, outcome: Outcome) -> Step:
+    """What follows the round that ended with `outcome`."""
+    step = classify(run.assembler.round_items, outcome, run.loop.round, parts.loop.max_rounds)
+    if step == "client_action":
+        note_client_calls(run)
+    return step
+
+
+async def execute_calls(parts: LoopParts, run: Run) -> None:
+    """Make the round's calls of tools of the server, and show what they gave and all that waited for it."""
+    await make_calls(parts, run, {})
+
+
+async def wait_for_clients(parts: LoopParts, run: Run) -> None:
+    """Wait until every open call of the round is answered; the answers follow in the order of the calls."""
+    loop, assembler = run.loop, run.assembler
+    parts.journal.checkpoint(run.log, checkpoint(parts, run, waiting=True))
+    loop.activity = "clients"
+    try:
+        await parts.held.until_answered(run)
+    finally:
+        loop.activity = ""
+    answers = {answer.call_id: answer.item for answer in parts.held.take_answers(run)}
+    results: dict[str, CallResult] = {}
+    for item in open_calls(assembler.round_items):
+        answer = answers.get(item.call_id or "")
+        if item.tool is not None:
+            answer = answer or {}
+            call = assembler.begin_call(item.tool, item.for_model(), item.id)
+            if answer.get("approve") is not True:
+                results[call.call_id or ""] = denied(answer.get("reason"))
+        elif answer is not None:
+            assembler.add_output(item, answer)
+        else:
+            name = str(item.upstream.get("name"))[:80]
+            error = f"error: there is no tool named {name!r}"
+            assembler.add_output(item, {"type": f"{item.type}_output", "output": error})
+    await make_calls(parts, run, results)
+
+
+def finish_round(parts: LoopParts, run: Run) -> None:
+    """Everything the round said and got goes into the context of the next one."""
+    loop = run.loop
+    context, _ = finished_output(run.assembler.round_items, _COMPLETED)
+    loop.context.append(context)
+    run.assembler.begin_round()
+    loop.waiting = False
+    loop.takeovers = 0
+    parts.journal.checkpoint(run.log, checkpoint(parts, run, waiting=False))
+
+
+async def finish(parts: LoopParts, run: Run, outcome: Outcome) -> None:
+    """Decide the end, make it durable, then show the terminal event. Never raises for a store that is away."""
+    run.phase = "ending"  # a cancel from here on comes too late
+    parts.held.close(run)
+    settle_approvals(run)
+    await parts.ender.end(run, replace(outcome, usage=run.loop.usage))
+
+
+async def suspend(parts: LoopParts, run: Run) -> None:
+    """The server stops in order while the run waits for its clients: the next process goes on with it."""
+    parts.held.close(run)
+    parts.journal.checkpoint(run.log, checkpoint(parts, run, waiting=True, clean=True))
+    await parts.journal.flush(run.log)
+    parts.journal.close(run.log)
+
+
+def checkpoint(parts: LoopParts, run: Run, *, waiting: bool, clean: bool = False) -> bytes | None:
+    """The run as another process could go on with it; None if none could."""
+    if not run.stored or not run.resumable:
+        return None
+    loop = run.loop
+    items = run.assembler.round_items if waiting else []
+    return Checkpoint(
+        round=loop.round,
+        waiting=waiting,
+        context=b",".join(part for part in loop.context if part).decode(),
+        usage=loop.usage,
+        compacted=loop.compacted.decode() if loop.compacted is not None else None,
+        first=len(run.assembler.items) - len(run.assembler.round_items),
+        items=[pack_item(item) for item in items],
+        held=parts.held.snapshot(run),
+        steers=run.steers.snapshot(),
+        calls_made=loop.calls_made,
+        clean=clean,
+        takeovers=loop.takeovers,
+    ).encode()
+
+
+async def let_finish(run: Run) -> None:
+    """Read what follows the terminal event of the last model call, so that its connection can be used again."""
+    stream, run.loop.stream = run.loop.stream, None
+    if stream is not None:
+        await read_out(stream)

@@ -1,0 +1,80 @@
+"""Answers and claims of held calls: written before the client is told, read for who comes late or again."""
+
+from __future__ import annotations
+
+import sqlite3
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+import orjson
+
+from antiphon.core.held_calls import Claim, Resolution
+
+
+@dataclass(frozen=True, slots=True)
+class Committed:
+    """What became of a list of answers. over: the run has its terminal. others: answers that were there before."""
+
+    over: bool = False
+    others: tuple[Resolution, ...] = ()
+
+    @property
+    def won(self) -> bool:
+        return not self.over and not self.others
+
+
+_ENDED = "SELECT 1 FROM responses WHERE id = ? AND terminal_event IS NOT NULL"
+_KNOWN = """
+SELECT call_id, item, principal, sender, result_id, answered_at FROM held_results WHERE run_id = ? AND call_id = ?
+"""
+_INSERT = """
+INSERT INTO held_results (run_id, call_id, item, principal, sender, result_id, answered_at)
+VALUES (?, ?, ?, ?, ?, ?, ?)
+"""
+
+
+def insert(run_id: str, answers: Sequence[Resolution]) -> Callable[[sqlite3.Connection], Committed]:
+    """Write all of these answers, or none if one of the calls has one or the run has ended."""
+
+    def work(connection: sqlite3.Connection) -> Committed:
+        if connection.execute(_ENDED, (run_id,)).fetchone() is not None:
+            return Committed(over=True)
+        known = [connection.execute(_KNOWN, (run_id, answer.call_id)).fetchone() for answer in answers]
+        others = tuple(resolution(*row) for row in known if row is not None)
+        if not others:
+            connection.executemany(
+                _INSERT,
+                [(run_id, a.call_id, orjson.dumps(a.item), a.by, a.sender, a.result_id, a.at) for a in answers],
+            )
+        return Committed(others=others)
+
+    return work
+
+
+_CLAIM = """
+INSERT OR REPLACE INTO held_claims (run_id, call_id, principal, holder, fence, expires_at)
+VALUES (?, ?, ?, ?, ?, ?)
+"""
+
+
+def keep_claim(run_id: str, call_id: str, claim: Claim) -> Callable[[sqlite3.Connection], None]:
+    """Write the newest claim of a call, in the place of the one before."""
+
+    def work(connection: sqlite3.Connection) -> None:
+        holder = (claim.principal or None, claim.key or None)
+        connection.execute(_CLAIM, (run_id, call_id, *holder, claim.fence, claim.expires_at))
+
+    return work
+
+
+def forget(connection: sqlite3.Connection, run_ids: Sequence[tuple[str]]) -> None:
+    """Delete the answers and claims of these runs."""
+    connection.executemany("DELETE FROM held_claims WHERE run_id = ?", run_ids)
+    connection.executemany("DELETE FROM held_results WHERE run_id = ?", run_ids)
+
+
+def resolution(
+    call_id: str, item: bytes, principal: str, sender: str, result_id: str | None, answered_at: float
+) -> Resolution:
+    """A row as the answer it is."""
+    return Resolution(call_id, orjson.loads(item), principal, sender, result_id, answered_at)

@@ -1,0 +1,181 @@
+"""An upstream that is called again when that cannot be noticed, and left alone when it keeps failing."""
+
+from __future__ import annotations
+
+import asyncio
+import math
+import random
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
+from dataclasses import dataclass
+
+import structlog
+
+from antiphon.core.breaker import BreakerState, CircuitBreaker
+from antiphon.core.retry import RetryPolicy
+from antiphon.errors import UpstreamError
+from antiphon.ports import Clock, ModelCall, Upstream
+from antiphon.settings import BreakerSettings, RetrySettings
+from antiphon.upstream.output import OpenAnswer, failure_in, has_ended, open_answer
+
+log = structlog.get_logger(__name__)
+
+
+@dataclass(frozen=True, slots=True)
+class UpstreamState:
+    """How an upstream does. failures: in a row. opened_until: Unix seconds, None while the breaker is closed.
+
+    retries: calls that were made again since the start of the server.
+    """
+
+    name: str
+    breaker: BreakerState
+    failures: int
+    opened_until: float | None
+    retries: int
+
+
+class ResilientUpstream:
+    """Implements the `Upstream` port around another one, with retries before output and a circuit breaker.
+
+    Not with PyPI `tenacity`: each of its calls leaves a cycle that holds the answer until the collector comes.
+    """
+
+    def __init__(
+        self,
+        upstream: Upstream,
+        retry: RetrySettings,
+        breaker: BreakerSettings,
+        clock: Clock,
+        *,
+        sleep: Callable[[float], Awaitable[None]] = asyncio.sleep,
+        chance: Callable[[], float] = random.random,
+    ) -> None:
+        self.name = upstream.name
+        self.tools = upstream.tools
+        self._upstream = upstream
+        self._policy = RetryPolicy(
+            retry.max_attempts, retry.base_ms / 1000, retry.max_wait_s, retry.retry_after_max_s
+        )
+        self._breaker = CircuitBreaker(breaker.failures, breaker.open_s)
+        self._clock = clock
+        self._sleep = sleep
+        self._chance = chance
+        self._retries = 0
+
+    async def stream(self, call: ModelCall) -> AsyncIterator[Sequence[bytes]]:
+        """See the port. The first batch holds output: what an upstream says before is held back until then.
+
+        Raises UpstreamError, `upstream_unavailable` without asking while the breaker is open.
+        """
+        answer, permit = await self._open(call)
+        last = answer.first
+        try:
+            yield last
+            async for batch in answer.rest:
+                last = batch
+                yield batch
+            self._ended(permit, last, call)
+        except UpstreamError as error:
+            self._judge(permit, error)
+            raise
+        except BaseException:  # closed, cancelled
+            if has_ended(last):
+                self._ended(permit, last, call)
+            self._breaker.released(permit)
+            raise
+        finally:
+            await answer.rest.aclose()
+
+    async def models(self) -> Sequence[str]:
+        """See the port. Neither repeated nor counted: who asks for a list asks again anyway."""
+        return await self._upstream.models()
+
+    async def aclose(self) -> None:
+        """Release connections."""
+        await self._upstream.aclose()
+
+    def state(self) -> UpstreamState:
+        """How it does now."""
+        breaker, now = self._breaker, self._clock.monotonic()
+        until = breaker.opened_until
+        opened_until = None if until is None else self._clock.now() + until - now
+        return UpstreamState(self.name, breaker.state(now), breaker.failures, opened_until, self._retries)
+
+    async def _open(self, call: ModelCall) -> tuple[OpenAnswer, int]:
+        attempt = 1
+        while True:
+            try:
+                return await self._attempt(call)
+            except UpstreamError as error:
+                wait_s = self._wait_s(attempt, error)
+                if wait_s is None:
+                    raise
+                log.warning(
+                    "upstream_retry",
+                    upstream=self.name,
+                    response_id=call.run_id,
+                    attempt=attempt,
+                    wait_ms=round(wait_s * 1000),
+                    code=error.code,
+                )
+            attempt += 1
+            self._retries += 1
+            await self._sleep(wait_s)
+
+    async def _attempt(self, call: ModelCall) -> tuple[OpenAnswer, int]:
+        permit = self._breaker.admit(self._clock.monotonic())
+        if permit is None:
+            raise self._left_alone()
+        try:
+            answer = await open_answer(self._upstream, call)
+        except UpstreamError as error:
+            self._judge(permit, error)
+            raise
+        except BaseException:
+            self._breaker.released(permit)
+            raise
+        # Users must not wait for the whole of a long answer until the breaker closes.
+        self._answered(permit)
+        return answer, permit
+
+    def _wait_s(self, attempt: int, error: UpstreamError) -> float | None:
+        if self._breaker.state(self._clock.monotonic()) != "closed":
+            return None
+        return self._policy.wait_s(attempt, error, now=self._clock.now(), chance=self._chance())
+
+    def _ended(self, permit: int, last: Sequence[bytes], call: ModelCall) -> None:
+        """The stream is over; `last` is its last batch."""
+        if not has_ended(last):
+            self._failed(permit, "upstream_error")
+        elif (error := failure_in(last, self.name, call)) is not None:
+            self._judge(permit, error)
+        else:
+            self._breaker.succeeded(permit)
+
+    def _judge(self, permit: int, error: UpstreamError) -> None:
+        if error.is_upstreams_fault:
+            self._failed(permit, error.code)
+        else:
+            self._answered(permit)
+
+    def _answered(self, permit: int) -> None:
+        was_closed = self._breaker.opened_until is None
+        self._breaker.answered(permit)
+        if not was_closed and self._breaker.opened_until is None:
+            log.info("upstream_breaker_closed", upstream=self.name)
+
+    def _failed(self, permit: int, code: str) -> None:
+        before = self._breaker.opened_until
+        now = self._clock.monotonic()
+        self._breaker.failed(permit, now)
+        if self._breaker.opened_until != before:
+            open_s = round(self._breaker.retry_after_s(now), 3)
+            log.warning("upstream_breaker_opened", upstream=self.name, open_s=open_s, code=code)
+
+    def _left_alone(self) -> UpstreamError:
+        wait_s = math.ceil(self._breaker.retry_after_s(self._clock.monotonic()))
+        return UpstreamError(
+            f"Upstream {self.name!r} failed several times in a row and is not asked now; try again in {wait_s} s.",
+            code="upstream_unavailable",
+            headers={"retry-after": str(wait_s)},
+        )

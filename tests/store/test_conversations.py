@@ -1,0 +1,48 @@
+"""The newest ended response of a conversation, as the asker may see it."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import orjson
+
+from antiphon.store import records
+from tests.store.database import Database, database, ending, new_response
+
+
+async def ended(db: Database, name: str, created_at: float, **fields: Any) -> None:
+    await db.writer.submit(records.begin(new_response(name, created_at=created_at, **fields), None))
+    await db.writer.submit(records.end(ending(name), []))
+
+
+async def newest(db: Database, conversation_id: str = "conv_1", **asker: str | None) -> str | None:
+    found = await db.reader.newest_ended(conversation_id, asker.get("tenant"), asker.get("creator"))
+    return orjson.loads(found)["response_id"] if found is not None else None
+
+
+async def test_the_newest_one_that_has_ended_is_found_and_one_in_progress_is_not(tmp_path: Path) -> None:
+    async with database(tmp_path) as db:
+        assert await newest(db) is None
+        await ended(db, "resp_new", 3.0)
+        await ended(db, "resp_old", 1.0)
+        await ended(db, "resp_other", 9.0, conversation_id="conv_2")
+        await db.writer.submit(records.begin(new_response("resp_running", created_at=9.0), None))
+        assert await newest(db) == "resp_new"
+        await db.writer.submit(records.delete("resp_new"))
+        assert await newest(db) == "resp_old"
+
+
+async def test_other_tenants_and_other_peoples_private_responses_are_not_there(tmp_path: Path) -> None:
+    async with database(tmp_path) as db:
+        await ended(db, "resp_shared", 1.0)
+        await ended(db, "resp_private", 2.0, visibility="private", creator="user:a")
+        assert await newest(db, tenant="default", creator="user:a") == "resp_private"
+        assert await newest(db, tenant="default", creator="user:b") == "resp_shared"
+        assert await newest(db, tenant="default") == "resp_private"
+        assert await newest(db, tenant="elsewhere") is None
+        assert await newest(db) == "resp_private"
+        plan = db.rows(
+            "EXPLAIN QUERY PLAN SELECT run_state FROM responses WHERE conversation_id = 'x' ORDER BY created_at"
+        )
+        assert "responses_conversation" in str(plan)
