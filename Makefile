@@ -51,7 +51,7 @@ lock: ## Write requirements.lock anew from pyproject.toml
 	$(STAMPS)/lock-venv/bin/uv pip compile -q --universal --python-version 3.11 --no-header --no-annotate \
 		--no-emit-index-url --no-emit-find-links pyproject.toml --extra test --extra dev -o requirements.lock
 
-bench: $(STAMPS)/serve $(STAMPS)/bench ## Measure (ARGS="--quick" for a minute's run)
+bench: $(STAMPS)/serve $(STAMPS)/bench ## Measure (ARGS="--quick" for a short run)
 	$(BENCH)/bin/python bench/run.py $(ARGS)
 
 clean: ## Remove environments and caches

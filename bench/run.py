@@ -1,8 +1,8 @@
 """The bench: our server and, where installed, the Rust gateway `agentic-server`, side by side on loopback.
 
-    run.py                     3 repeats, about 3 minutes per server
+    run.py                     3 repeats, about 4 minutes per server
     run.py --repeats 5         the run for figures that are published
-    run.py --quick             one short repeat, about a minute
+    run.py --quick             one short repeat, about 1.5 minutes
     run.py --only throughput_10,paced --servers antiphon
 
 Within a repeat every measure runs on one server and then on the other, in turns who is first; each repeat
@@ -209,7 +209,7 @@ def parse_args() -> argparse.Namespace:
     raw = argparse.RawDescriptionHelpFormatter
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=raw)
     size = parser.add_mutually_exclusive_group()
-    size.add_argument("--quick", action="store_true", help="one short repeat, about a minute")
+    size.add_argument("--quick", action="store_true", help="one short repeat, about 1.5 minutes")
     size.add_argument("--smoke", action="store_true", help="some seconds: only shows that the bench works")
     parser.add_argument("--repeats", type=int, help="default 3; 1 with --quick and --smoke")
     parser.add_argument("--only", help="comma-separated keys of measures, see --list")

@@ -12,6 +12,8 @@ from typing import Any
 import pytest
 
 from antiphon.core.assembly.assembler import Assembler
+from antiphon.journal.log import RunLog
+from antiphon.journal.sqlite import SqliteJournal
 from tests.contract.own_tools import begun, ended
 from tests.contract.playing import LOOK, MODEL, Stage, call, keyed, own, pairs, response, says, stage, types
 from tests.http.calling import create, get, until
@@ -109,6 +111,23 @@ async def test_a_fault_of_ours_gives_one_failed_with_the_next_number(
         assert response(events)["error"]["code"] == "server_error"
         assert "a fault of ours" not in json.dumps(events)
         assert log_bytes(await reference(s.server.ws_url, response_id(events))) == log_bytes(events)
+
+
+async def test_events_that_a_fault_of_ours_kept_from_the_log_leave_no_hole(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    real = SqliteJournal.append
+
+    def broken(self: SqliteJournal, run_log: RunLog, events: list[bytes], first: int, **more: Any) -> None:
+        if b"mcp_call.completed" in b"".join(events):
+            raise RuntimeError("a fault of ours")
+        real(self, run_log, events, first, **more)
+
+    monkeypatch.setattr(SqliteJournal, "append", broken)
+    async with stage(says(call("do", key="e-lost"), ("text", "two")), has=[DO]) as s:
+        events = await s.client.run(MODEL)
+        assert [e["sequence_number"] for e in events] == list(range(len(events)))
+        assert response(events)["error"]["code"] == "server_error"
 
 
 async def test_what_was_produced_in_the_same_read_before_a_fault_is_delivered(

@@ -151,6 +151,14 @@ async def test_a_custom_call_of_the_client_before_the_first_run_delays_its_start
     assert [kind for index, kind in of_first_round(events, 2) if index == 1] == START + ARGUMENTS + END
 
 
+async def test_calls_whose_start_is_delayed_are_shown_whole_one_after_the_other() -> None:
+    steps = ("custom", "patch", "*** x"), call("do", key="o-whole-0"), call("do", key="o-whole-1")
+    async with stage(says(*steps), DONE, has=[DO]) as s:
+        order = of_first_round(await s.run(tools=TOOLS), 3)
+    whole = START + ARGUMENTS + END
+    assert order[-2 * len(whole) :] == [(index, kind) for index in (1, 2) for kind in whole]
+
+
 async def test_a_function_call_of_the_client_before_the_first_run_delays_nothing() -> None:
     key, gate = "o-function", "o-function-gate"
     async with stage(says(call("look"), call("do", key=key, after=[gate])), DONE, has=[DO]) as s:

@@ -14,6 +14,7 @@ import orjson
 
 from antiphon.core.assembly.item import CALL_TYPES, OUTPUT_TYPES, OpenItem
 from antiphon.core.assembly.outcome import Outcome
+from antiphon.core.assembly.wire import to_keep
 from antiphon.errors import RequestError
 
 _OPAQUE_TYPES = frozenset({"compaction", "item_reference"})
@@ -94,7 +95,7 @@ def encode_history(parent: Turn | None, new_input: bytes) -> bytes:
 def encode_items(items: Iterable[dict[str, Any]]) -> bytes:
     """Items joined by commas. Raises RequestError for what JSON cannot hold."""
     try:
-        return b",".join([orjson.dumps(item) for item in items])
+        return to_keep(b",".join([orjson.dumps(item) for item in items]))
     except TypeError as error:
         raise RequestError(f"The input cannot be kept: {error}.", code="invalid_json") from error
 
@@ -324,7 +325,7 @@ def finished_output(items: Sequence[OpenItem], outcome: Outcome) -> tuple[bytes,
         for i in kept
         if i.owner not in ("nobody", "server") and i.call_id is not None and i.call_id not in answered
     )
-    return b",".join([*encoded, *(result for *_, result in results)]), calls
+    return to_keep(b",".join([*encoded, *(result for *_, result in results)])), calls
 
 
 def _result(item: OpenItem) -> bytes | None:

@@ -6,6 +6,7 @@ open_tools → run_approved → (compact) → infer → classify_round → execu
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import AsyncIterator, Sequence
 from dataclasses import replace
 
@@ -227,9 +228,12 @@ async def wait_for_clients(parts: LoopParts, run: Run) -> None:
     loop, assembler = run.loop, run.assembler
     parts.journal.checkpoint(run.log, checkpoint(parts, run, waiting=True))
     loop.activity = "clients"
+    # The wait may be long: the model call's connection is given back meanwhile.
+    finishing = asyncio.create_task(let_finish(run))
     try:
         await parts.held.until_answered(run)
     finally:
+        finishing.cancel()
         loop.activity = ""
     answers = {answer.call_id: answer.item for answer in parts.held.take_answers(run)}
     results: dict[str, CallResult] = {}

@@ -10,7 +10,7 @@ import orjson
 
 from antiphon.core.assembly.item import OpenItem
 from antiphon.core.assembly.server_call import CallResult, ServerTool, end_event
-from antiphon.core.assembly.wire import ITEM_CHANNEL, id_prefix
+from antiphon.core.assembly.wire import ITEM_CHANNEL, id_prefix, to_keep
 from antiphon.core.assembly.writer import ItemWriter
 
 
@@ -109,7 +109,7 @@ class OwnItems(ItemWriter):
     def _add_whole(self, item: OpenItem, *between: str, started: dict[str, Any] | None = None) -> None:
         self._items.add(item)
         self._sink.item_begins(item.index, server_owned=False, start_waits=False)
-        item.done = orjson.dumps(item.view("completed"))
+        item.done = to_keep(orjson.dumps(item.view("completed")))
         shown = {**item.started(), **(started or {})}
         self._emit(item.index, "response.output_item.added", {"output_index": item.index, "item": shown})
         for event_type in between:
@@ -127,5 +127,5 @@ class OwnItems(ItemWriter):
                 self._emit(item.index, "response.web_search_call.searching", where)
             self._emit(item.index, end_event(item.tool, result), where)
         item.status = status
-        item.done = orjson.dumps(item.view(status))
+        item.done = to_keep(orjson.dumps(item.view(status)))
         self._emit_done(item)

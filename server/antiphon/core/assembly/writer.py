@@ -13,7 +13,7 @@ from antiphon.core.assembly.matching import Items
 from antiphon.core.assembly.reading import usable_annotations, usable_logprobs
 from antiphon.core.assembly.server_call import ServerTool, start_event
 from antiphon.core.assembly.sink import EventSink
-from antiphon.core.assembly.wire import ITEM_CHANNEL, Channel
+from antiphon.core.assembly.wire import ITEM_CHANNEL, Channel, to_keep
 
 _EMPTY_TAIL = b',"logprobs":[]}'
 
@@ -130,7 +130,7 @@ class ItemWriter:
             self._finish_call(item, status)
             return
         item.status = final_status(item.type, status)
-        item.done = orjson.dumps(item.view(status))
+        item.done = to_keep(orjson.dumps(item.view(status)))
         self._emit_done(item)
 
     def _take_given(self, item: OpenItem, given: dict[str, Any]) -> None:
@@ -156,7 +156,7 @@ class ItemWriter:
             self._start_half(item)
             return
         self._start(item)
-        item.done = orjson.dumps(item.view(status))
+        item.done = to_keep(orjson.dumps(item.view(status)))
         self._emit_done(item)
         self._sink.announced(item.index)
 
