@@ -25,6 +25,7 @@ class CreateExtras(Wire):
     )
     deadline_s: Annotated[float, Field(gt=0, le=604_800)] | None = opt("How long a held call waits, seconds.")
     on_expiry: Literal["fail", "cancel", "wait"] | None = opt("What happens then.")
+    side_effects: list[str] | None = opt("Tools of the client whose calls stay with who was asked first.")
     on_disconnect: Literal["continue"] | Annotated[float, Field(ge=0, le=86_400)] | None = opt(
         "`continue`, or seconds after which a run that nobody listens to is cancelled."
     )

@@ -192,6 +192,24 @@ async def test_the_creator_is_asked_first_and_others_that_declared_the_tool_when
         await other.collect_run(lane)
 
 
+async def test_a_call_with_side_effects_stays_with_its_creator_when_that_one_has_left() -> None:
+    async with running_server() as server, connected(server.ws_url) as other:
+        async with connected(server.ws_url) as owner:
+            await hello(owner, "ide-1")
+            run = await hold(owner, calling(server.data_dir, 1), antiphon={"side_effects": ["look"]})
+            lane = await attached(other, run)
+            await hello(other, tools=[{"name": "look"}])
+            await waits(server, run)
+        await until(lambda: len(state_of(server, run.id)["participants"]) == 1, "the creator being gone")
+        assert pending(server, run)["eligible"] == []
+        assert (await claim(other, run))["code"] == "not_eligible"
+        async with connected(server.ws_url) as again:
+            back = await attached(again, run, "ide-1")
+            await claimed(again, run)
+            await taken(again, run.id, output(run.call_ids[0]), stream_id=back)
+        await other.collect_run(lane)
+
+
 async def test_labels_of_tool_and_connection_target_the_run_that_has_them_too() -> None:
     async with running_server() as server, connected(server.ws_url) as blue, connected(server.ws_url) as red:
         async with connected(server.ws_url) as owner:

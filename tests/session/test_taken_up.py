@@ -409,3 +409,59 @@ async def test_over_http_too_a_server_that_stops_in_order_lets_go_of_waiting_run
 def _count(s: Stage, table: str) -> int:
     with contextlib.closing(sqlite3.connect(s.server.data_dir / "antiphon.db")) as connection:
         return int(connection.execute(f"SELECT count(*) FROM {table}").fetchone()[0])
+
+
+ASKING = {
+    "type": "mcp",
+    "server_label": "antiphon",
+    "allowed_tools": ["note"],
+    "require_approval": "always",
+}
+
+
+@pytest.mark.parametrize("hang_in_tool", [False, True], ids=["after the call", "in the call"])
+async def test_an_approved_call_is_never_made_twice_and_what_stands_behind_it_goes_on(
+    tmp_path: Path, hang_in_tool: bool
+) -> None:
+    note = call("note", "c", file=str(tmp_path / "notes"), **({"hang": True} if hang_in_tool else {}))
+    async with stage(tmp_path, says(note), hang(), says(call("look", "c1")), DONE) as s:
+        fields = {**HOLD, "tools": [LOOK, ASKING]}
+        async with connected(s.server.ws_url) as client:
+            asked = await client.run(MODEL, input="go", tools=[ASKING])
+            request = response(asked)["output"][-1]
+            yes = {"type": "mcp_approval_response", "approval_request_id": request["id"], "approve": True}
+            again = {"role": "user", "content": "and then?"}
+            parent = response_id(asked)
+            await client.create(MODEL, input=[yes, again], previous_response_id=parent, **fields)
+            run_id = response_id([await client.recv_on()])
+            await until(lambda: s.calls == 1)
+            if not hang_in_tool:
+                await s.stub.request(1)
+                await s.kept(run_id, round=0)
+            await s.restart()
+            await client.wait_closed()
+        if hang_in_tool:
+            assert response(await whole(s, run_id))["error"]["code"] == "server_lost"
+            assert (s.calls, len(s.stub.requests)) == (1, 1)
+            return
+        await s.kept(run_id, waiting=True)
+        s.server.signal(signal.SIGTERM)
+        assert await s.server.wait() == 0
+        await s.server.start()
+        async with connected(s.server.ws_url) as client:
+            await client.hello()
+            state = await state_of(client, run_id)
+            await client.attach(run_id, after="now", stream_id="a")
+            await inject(client, run_id, output(state["pending_calls"][0]["call_id"]), stream_id="a")
+            await client.collect_attachment("a")
+        end = response(await whole(s, run_id))
+        assert types(end["output"]) == [
+            *("mcp_list_tools", "mcp_call", "function_call", "function_call_output", "message"),
+        ]
+        assert s.calls == 1
+        sent = s.stub.requests[3].body["input"]
+        assert types(sent) == [
+            *("message", "function_call", "function_call_output", "message"),
+            *("function_call", "function_call_output"),
+        ]
+        assert len(pairs(sent)) == 4

@@ -50,7 +50,7 @@ class AntiphonOptions(BaseModel):
 
     client_tools: `return` (the response completes with open calls) or `hold` (the run waits for their outputs).
     deadline_s: how long a held call waits; on_expiry: what happens then: `fail` (an error output for the model),
-    `cancel` (the run ends) or `wait`.
+    `cancel` (the run ends) or `wait`. side_effects: tools of the client whose calls stay with who was asked first.
     on_disconnect: `continue`, or the seconds a run outlives its last listener. labels: set by the client for
     dashboards. visibility: `tenant` or `private` (creator and operators). upstream_authorization: the caller's
     own credential for an upstream that allows it; never stored or echoed.
@@ -61,6 +61,7 @@ class AntiphonOptions(BaseModel):
     client_tools: Literal["return", "hold"] = "return"
     deadline_s: Annotated[float, Field(strict=True, gt=0, le=604_800)] = 600.0
     on_expiry: Literal["fail", "cancel", "wait"] = "fail"
+    side_effects: list[Annotated[str, Field(max_length=256)]] = Field(default_factory=list, max_length=1024)
     on_disconnect: Literal["continue"] | Annotated[float, Field(strict=True, ge=0, le=86_400)] | None = None
     labels: dict[Annotated[str, Field(max_length=64)], Annotated[str, Field(max_length=256)]] = Field(
         default_factory=dict, max_length=16

@@ -95,7 +95,8 @@ def ask(parts: LoopParts, run: Run) -> None:
     ]
     if new:
         asked.update(item.call_id for item in new if item.call_id is not None)
-        parts.held.open(run, [item.view(item.status) for item in new])
+        shown = [item.view(item.status) for item in new]
+        parts.held.open(run, shown, side_effects=run.request.antiphon.side_effects)
 
 
 def note_client_calls(run: Run) -> None:

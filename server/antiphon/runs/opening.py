@@ -66,7 +66,7 @@ class RunOpener:
                 approvals=prepared.approvals,
                 after_approvals=prepared.input if calls_first else b"",
             ),
-            resumable=prepared.request is not None and not prepared.approvals,
+            resumable=prepared.request is not None,
         )
         run_log.append(_first_events(run), 0)
         state.head = run_log.head

@@ -111,7 +111,7 @@ class Preparer:
             client_input=client_input,
             model=model,
             item_ids=given_ids(items),
-            request=_kept(create, principal),
+            request=_kept(create, principal, approved=bool(said)),
             declared=declared,
             approvals=said,
             ends_in_calls=bool(calls),
@@ -181,16 +181,17 @@ _NATIVE: dict[str, tuple[str, ...] | None] = {"responses": None, "chat": ()}
 """Hosted tools that an upstream counts as having when its settings do not say; None for all."""
 
 
-def _kept(create: Create, principal: Principal) -> bytes | None:
+def _kept(create: Create, principal: Principal, *, approved: bool) -> bytes | None:
     """The create without its input, so that it can be taken up by another process. Raises RequestError.
 
-    None where it cannot: credentials of the caller are never written down.
+    None where it cannot: credentials of the caller are never written down. approved: it begins with calls that
+    were approved, so that nobody may begin it once more.
     """
     rest = {key: value for key, value in create.raw.items() if key != "input"}
     raw = without_credentials(rest)
     try:
         who = {"origin": create.origin, "role": principal.role, "tier": principal.tier}
-        kept = orjson.dumps({"create": raw, **who})
+        kept = orjson.dumps({"create": raw, "approved": approved, **who})
     except TypeError as error:
         raise RequestError(f"The request cannot be kept: {error}.", code="invalid_json") from error
     return None if create.caller_token is not None or holds_credentials(rest) else kept

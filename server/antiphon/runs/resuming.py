@@ -88,7 +88,8 @@ class Resumer:
             return None
         if stored.checkpoint is None:
             first_events = 2 if row.status == "in_progress" else 3
-            return Kept(stored, None) if events <= first_events and row.fence <= _MAX_TAKEOVERS else None
+            untouched = events <= first_events and not orjson.loads(stored.request)["approved"]
+            return Kept(stored, None) if untouched and row.fence <= _MAX_TAKEOVERS else None
         try:
             checkpoint = read_checkpoint(stored.checkpoint)
         except (ValueError, TypeError):

@@ -52,7 +52,7 @@ async def open_tools(parts: LoopParts, run: Run) -> None:
             offered.append(Offered(shown, spec.description, spec.parameters))
     loop.registry = ToolRegistry(loop.declared, offered)
     run.assembler.server_tools = loop.registry.server
-    if loop.round == 0:
+    if not run.assembler.items:
         for listing in lists:
             if listing.listed:
                 _show_list(run, listing)
@@ -92,6 +92,7 @@ async def run_approved(parts: LoopParts, run: Run) -> None:
     await make_calls(parts, run, results)
     settle_approvals(run)
     run.assembler.begin_round()
+    parts.journal.checkpoint(run.log, checkpoint(parts, run, waiting=False))
 
 
 def settle_approvals(run: Run) -> None:
