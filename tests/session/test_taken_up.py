@@ -1,126 +1,19 @@
-"""Runs that outlive their process: between two rounds, in a tool, while they wait for clients (PROTOCOL 9.3)."""
+"""Runs whose process was killed: between two rounds, in a tool, while they wait for clients (PROTOCOL 9.3)."""
 
 from __future__ import annotations
 
-import asyncio
-import contextlib
-import json
-import os
 import signal
-import sqlite3
-from collections.abc import AsyncIterator
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-import httpx2
 import pytest
 
 from tests.contract.playing import LOOK, MODEL, call, pairs, response, says, types
 from tests.http.calling import until
-from tests.session.held import calling, hold, inject, output, refused, taken, waits
-from tests.session.play import attach_all, connected, log_bytes, numbered, reference, response_id
-from tests.support.http_client import read_sse
-from tests.support.server import ServerProcess, running_server
-from tests.support.stub_upstream import StubUpstream, hang, in_turn, play
-from tests.support.ws_client import Event, WsClient
-
-ROOT = Path(__file__).parents[2]
-DONE = says(("text", "done"))
-HOLD = {"tools": [LOOK], "antiphon": {"client_tools": "hold"}}
-MODES = pytest.mark.parametrize("mode", ["relaxed", "strict"])
-
-CONFIG = """
-[journal]
-mode = "{mode}"
-[timeouts]
-drain_s = 5
-[tools]
-list_timeout_s = 1
-mcp_allowed_hosts = ["nowhere.invalid"]
-[[upstream]]
-name = "stub"
-url = "{url}"
-models = ["stub-model"]
-caller_key = true
-[[tool]]
-name = "note"
-kind = "python"
-entry = "tests.contract.own_tools:note"
-always = true
-parameters = {{ type = "object" }}
-"""
-
-
-@dataclass
-class Stage:
-    """A server that can be killed, in front of a scripted upstream. notes: what its tool wrote."""
-
-    stub: StubUpstream
-    server: ServerProcess
-    notes: Path
-
-    @property
-    def calls(self) -> int:
-        """How often the tool was called, over all processes."""
-        return len(self.notes.read_text().splitlines()) if self.notes.exists() else 0
-
-    async def restart(self) -> None:
-        await self.server.kill()
-        await self.server.start()
-
-    async def begin(self, client: WsClient, **fields: Any) -> Event:
-        """Create a run; its `response.created`."""
-        await client.create(MODEL, input="go", **fields)
-        return await client.recv_on()
-
-    def row(self, run_id: str, column: str) -> Any:
-        with contextlib.closing(sqlite3.connect(self.server.data_dir / "antiphon.db")) as connection:
-            query = f"SELECT {column} FROM responses LEFT JOIN checkpoints ON id = run_id WHERE id = ?"
-            found = connection.execute(query, (run_id,)).fetchone()
-            return found[0] if found is not None else None
-
-    async def kept(self, run_id: str, **wanted: Any) -> None:
-        """Wait for a checkpoint that says this."""
-
-        def there() -> bool:
-            payload = self.row(run_id, "payload")
-            return payload is not None and wanted.items() <= json.loads(payload).items()
-
-        await until(there)
-
-
-@contextlib.asynccontextmanager
-async def stage(folder: Path, *answers: Any, mode: str = "relaxed") -> AsyncIterator[Stage]:
-    handlers = [one if callable(one) else play(one) for one in answers]
-    async with StubUpstream(in_turn(*handlers)) as stub:
-        (folder / "antiphon.toml").write_text(CONFIG.format(mode=mode, url=stub.url))
-        env = {"PYTHONPATH": os.pathsep.join([str(ROOT), os.environ.get("PYTHONPATH", "")])}
-        async with ServerProcess(folder, env) as server:
-            yield Stage(stub, server, folder / "notes")
-
-
-async def whole(s: Stage, run_id: str) -> list[Event]:
-    """The log from its start to its end."""
-    return await reference(s.server.ws_url, run_id)
-
-
-async def state_of(client: WsClient, run_id: str, **fields: Any) -> dict[str, Any]:
-    """What the run's state says, as soon as the server has taken it up."""
-
-    async def look() -> bool:
-        attached = await client.command("antiphon:attach", response_id=run_id, after="now", stream_id="look")
-        found.append(attached)
-        await client.command("antiphon:detach", response_id=run_id)
-        return bool(attached["state"]["state"] == "waiting_for_tool")
-
-    found: list[Event] = []
-    await until(look)
-    return {"epoch": found[-1]["epoch"], **found[-1]["state"]}
-
-
-def shown(client: WsClient) -> list[Event]:
-    return [event for event in numbered(client.received) if "sequence_number" in event]
+from tests.session.held import inject, output
+from tests.session.play import attach_all, connected, log_bytes, response_id
+from tests.session.taking_up import DONE, HOLD, MODES, shown, stage, state_of, whole
+from tests.support.stub_upstream import hang, play
 
 
 @MODES
@@ -249,38 +142,6 @@ async def test_answers_given_before_the_kill_are_not_asked_for_again(tmp_path: P
         assert [item["output"] for item in end["output"][2:4]] == ["now", "early"]
 
 
-@MODES
-async def test_a_server_that_stops_in_order_does_not_wait_for_waiting_runs_and_their_cursors_go_on(
-    tmp_path: Path, mode: str
-) -> None:
-    async with stage(tmp_path, says(("text", "t"), call("look", "c")), DONE, mode=mode) as s:
-        async with connected(s.server.ws_url) as client, connected(s.server.ws_url) as other:
-            await other.hello()
-            run_id = response_id([await s.begin(client, **HOLD)])
-            await s.kept(run_id, waiting=True)
-            first = await state_of(other, run_id)
-            begun = asyncio.get_running_loop().time()
-            s.server.signal(signal.SIGTERM)
-            assert await s.server.wait() == 0
-            assert asyncio.get_running_loop().time() - begun < 4, "waiting runs cost no drain"
-            await client.wait_closed()
-            before = shown(client)
-        assert "response.failed" not in types(before)
-        assert json.loads(s.row(run_id, "payload"))["clean"] is True
-        await s.server.start()
-        await s.kept(run_id, clean=False)
-        async with connected(s.server.ws_url) as client:
-            await client.hello()
-            again = await state_of(client, run_id)
-            assert again["epoch"] == first["epoch"]
-            await client.attach(run_id, after=before[-1]["sequence_number"], epoch=first["epoch"], stream_id="a")
-            await inject(client, run_id, output(again["pending_calls"][0]["call_id"]), stream_id="a")
-            rest = [e for e in await client.collect_attachment("a") if "sequence_number" in e]
-        after = [e for e in numbered(rest) if not e["type"].startswith("response.inject")]
-        assert response(after)["status"] == "completed"
-        assert log_bytes(await whole(s, run_id)) == log_bytes([*before, *after])
-
-
 TOKEN = {"antiphon": {"client_tools": "hold", "upstream_authorization": "Bearer mine"}, "tools": [LOOK]}
 MCP = {
     "type": "mcp",
@@ -363,52 +224,6 @@ async def test_a_run_that_kills_every_process_is_given_up_and_one_that_only_wait
             await client.collect_attachment("a")
             events = await attach_all(client, runs["wait"], after="start")
         assert response(events)["status"] == "completed"
-
-
-async def test_an_answer_that_comes_while_the_server_goes_away_is_handed_back_to_be_given_again(
-    tmp_path: Path,
-) -> None:
-    model = calling(tmp_path, 1)
-    async with running_server(tmp_path) as server, connected(server.ws_url) as client:
-        run = await hold(client, model)
-        await waits(server, run)
-        await server.app.engine.supervisor.stop_all()
-        error = await refused(client, run.id, output(run.call_ids[0]))
-        assert (error["code"], error.get("winner")) == ("server_draining", None)
-    async with running_server(tmp_path) as server, connected(server.ws_url) as client:
-        await client.hello()
-        await client.attach(run.id, after="now", stream_id="a")
-        await taken(client, run.id, output(run.call_ids[0]), stream_id="a")
-        await client.collect_attachment("a")
-        assert response(await reference(server.ws_url, run.id))["status"] == "completed"
-
-
-async def test_over_http_too_a_server_that_stops_in_order_lets_go_of_waiting_runs_at_once(tmp_path: Path) -> None:
-    async with stage(tmp_path, says(call("look", "c")), says(call("look", "c")), DONE) as s:
-        url = f"{s.server.url}/v1/responses"
-        body = {"model": MODEL, "input": "go", **HOLD}
-        async with httpx2.AsyncClient(timeout=10, trust_env=False) as http:
-            whole_answer = asyncio.create_task(http.post(url, json=body))
-            stream = asyncio.create_task(read_sse("POST", url, json={**body, "stream": True}))
-            await s.stub.request(1)
-            await until(lambda: _count(s, "checkpoints") == 2)
-            begun = asyncio.get_running_loop().time()
-            s.server.signal(signal.SIGTERM)
-            answer, events = (await whole_answer).json(), await stream
-            assert await s.server.wait() == 0
-            assert asyncio.get_running_loop().time() - begun < 4
-        assert (answer["status"], types(answer["output"])) == ("in_progress", ["function_call"])
-        assert not events.done, "no end marker: the response has not ended"
-        assert events.payloads[-1]["type"] == "response.output_item.done"
-        await s.server.start()
-        async with connected(s.server.ws_url) as client:
-            await client.hello()
-            assert (await state_of(client, answer["id"]))["pending_calls"]
-
-
-def _count(s: Stage, table: str) -> int:
-    with contextlib.closing(sqlite3.connect(s.server.data_dir / "antiphon.db")) as connection:
-        return int(connection.execute(f"SELECT count(*) FROM {table}").fetchone()[0])
 
 
 ASKING = {
