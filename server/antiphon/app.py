@@ -14,8 +14,8 @@ from antiphon.journal.sqlite import SqliteJournal
 from antiphon.ops.lifecycle import Lifecycle
 from antiphon.ops.registry import RunRegistry
 from antiphon.ports import Authenticator, Clock, Ids
+from antiphon.runs.compaction.sealing import Sealer
 from antiphon.runs.engine import Engine
-from antiphon.runs.sealing import Sealer
 from antiphon.session.hub import Hub
 from antiphon.settings import Settings
 from antiphon.store.database import DatabaseLock, migrate, open_reader

@@ -1,4 +1,4 @@
-"""A turn without the server: the steps of `runs/steps.py` called one by one, on a database of the test's own."""
+"""A turn without the server: the steps of `runs/loop/steps.py` called one by one, on a database of its own."""
 
 from __future__ import annotations
 
@@ -17,10 +17,10 @@ from antiphon.journal.sqlite import SqliteJournal
 from antiphon.ops.lifecycle import Lifecycle
 from antiphon.ops.registry import RunRegistry
 from antiphon.ports import ModelCall
-from antiphon.runs import steps
+from antiphon.runs.compaction.sealing import Sealer
 from antiphon.runs.engine import Engine
+from antiphon.runs.loop import steps
 from antiphon.runs.run import Create, Run
-from antiphon.runs.sealing import Sealer
 from antiphon.tools.build import build_toolbox
 from antiphon.upstream.router import UpstreamRouter
 from tests.contract.playing import LOOK, call, keyed, pairs, says, types

@@ -9,9 +9,9 @@ import orjson
 import pytest
 
 from antiphon.clock import SystemClock
-from antiphon.runs.compactor import Compactor
+from antiphon.runs.compaction.compactor import Compactor
+from antiphon.runs.compaction.sealing import Sealer
 from antiphon.runs.run import Model
-from antiphon.runs.sealing import Sealer
 from antiphon.settings import UpstreamSettings
 from antiphon.upstream.echo import EchoUpstream
 

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from antiphon.core.compaction import is_own_compaction
 from antiphon.errors import RequestError, StartupError
-from antiphon.runs.sealing import Sealer
+from antiphon.runs.compaction.sealing import Sealer
 
 ITEMS = [{"role": "user", "content": "SECRET é 🚀", "n": 2**64 - 1, "x": 1.0}]
 

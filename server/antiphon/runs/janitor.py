@@ -9,7 +9,7 @@ import structlog
 from antiphon.errors import StorageError
 from antiphon.ops.registry import RunRegistry
 from antiphon.ports import Clock
-from antiphon.runs.idempotency import IdempotencyKeys
+from antiphon.runs.start.idempotency import IdempotencyKeys
 from antiphon.store import records
 from antiphon.store.writer import SqliteWriter
 

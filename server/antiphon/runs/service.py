@@ -16,13 +16,13 @@ from antiphon.errors import Draining, RequestError, StorageError
 from antiphon.journal.sqlite import SqliteJournal
 from antiphon.ops.registry import RunRegistry
 from antiphon.ports import Clock, Ids
-from antiphon.runs.compactor import Compactor
+from antiphon.runs.compaction.compactor import Compactor
 from antiphon.runs.directory import RunDirectory
-from antiphon.runs.idempotency import IdempotencyKeys, body_digest
-from antiphon.runs.opening import RunOpener
-from antiphon.runs.pending_steers import PendingSteers
-from antiphon.runs.preparing import Prepared, Preparer
 from antiphon.runs.run import Create, Run
+from antiphon.runs.start.idempotency import IdempotencyKeys, body_digest
+from antiphon.runs.start.opening import RunOpener
+from antiphon.runs.start.preparing import Prepared, Preparer
+from antiphon.runs.steering.pending import PendingSteers
 from antiphon.runs.supervisor import Supervisor
 from antiphon.store import records
 from antiphon.store.records import IdempotencyRecord

@@ -9,8 +9,8 @@ import structlog
 
 from antiphon.core.assembly.outcome import Outcome, cancelled, normal_usage, stopped
 from antiphon.runs.directory import RunDirectory
-from antiphon.runs.ending import RunEnder
-from antiphon.runs.loop import RunLoop
+from antiphon.runs.loop.ending import RunEnder
+from antiphon.runs.loop.loop import RunLoop
 from antiphon.runs.run import Run
 
 log = structlog.get_logger(__name__)

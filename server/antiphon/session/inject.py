@@ -8,7 +8,7 @@ from antiphon.core.held_calls import Sender
 from antiphon.core.lanes import LaneName
 from antiphon.core.principal import Principal
 from antiphon.errors import RequestError
-from antiphon.runs.held import HeldRuns
+from antiphon.runs.held.calls import HeldRuns
 
 
 def read_inject(frame: dict[str, Any]) -> tuple[str, list[Any]]:

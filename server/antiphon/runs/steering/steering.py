@@ -19,10 +19,10 @@ from antiphon.errors import AntiphonError, Draining, RequestError
 from antiphon.ops.registry import RunRegistry
 from antiphon.ports import Ids
 from antiphon.runs.directory import RunDirectory
-from antiphon.runs.ending import RunEnder
-from antiphon.runs.pending_steers import Pending, PendingSteers
+from antiphon.runs.loop.ending import RunEnder
 from antiphon.runs.run import Create, CreatorConnection, Run
 from antiphon.runs.service import RunService
+from antiphon.runs.steering.pending import Pending, PendingSteers
 from antiphon.runs.supervisor import Supervisor
 
 log = structlog.get_logger(__name__)

@@ -12,8 +12,8 @@ from antiphon.core.principal import Principal
 from antiphon.core.run_state import RunState
 from antiphon.journal.sqlite import SqliteJournal
 from antiphon.ports import Clock, Ids
-from antiphon.runs.preparing import Prepared
 from antiphon.runs.run import Create, Loop, Run
+from antiphon.runs.start.preparing import Prepared
 from antiphon.settings import Settings
 from antiphon.store.records import IdempotencyRecord, NewResponse
 

@@ -11,7 +11,7 @@ from antiphon.core.assembly.item import OpenItem
 from antiphon.core.assembly.server_call import CallResult
 from antiphon.core.rounds import open_calls, server_calls
 from antiphon.ports import ToolContext
-from antiphon.runs.parts import LoopParts
+from antiphon.runs.loop.parts import LoopParts
 from antiphon.runs.run import Run
 from antiphon.tools.execution import ToolCall, ToolResult, execute
 

@@ -29,9 +29,9 @@ from antiphon.errors import AntiphonError, Draining, StorageError
 from antiphon.journal.sqlite import SqliteJournal
 from antiphon.ops.registry import RunRegistry
 from antiphon.ports import Clock
-from antiphon.runs.attendance import Attendance, shown_calls
-from antiphon.runs.claims import HeldClaims, calls_of, check_role
 from antiphon.runs.directory import RunDirectory
+from antiphon.runs.held.attendance import Attendance, shown_calls
+from antiphon.runs.held.claims import HeldClaims, calls_of, check_role
 from antiphon.runs.run import Run
 from antiphon.settings import Settings
 from antiphon.store import held_results

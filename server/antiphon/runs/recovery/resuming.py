@@ -28,10 +28,10 @@ from antiphon.journal.sqlite import SqliteJournal
 from antiphon.ops.registry import RunRegistry
 from antiphon.ports import ModelCall
 from antiphon.runs.directory import RunDirectory
-from antiphon.runs.held import HeldRuns
-from antiphon.runs.opening import RunOpener
-from antiphon.runs.preparing import Preparer
+from antiphon.runs.held.calls import HeldRuns
 from antiphon.runs.run import Create, Loop, Model, Run
+from antiphon.runs.start.opening import RunOpener
+from antiphon.runs.start.preparing import Preparer
 from antiphon.runs.supervisor import Supervisor
 from antiphon.store.responses import ResponseReader, Resumable, StoredResponse
 

@@ -7,7 +7,7 @@ from typing import Any
 from antiphon.core.model_body import model_body
 from antiphon.core.rounds import next_tool_choice
 from antiphon.ports import ModelCall
-from antiphon.runs.parts import LoopParts
+from antiphon.runs.loop.parts import LoopParts
 from antiphon.runs.run import Run
 
 

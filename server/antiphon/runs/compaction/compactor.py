@@ -18,8 +18,8 @@ from antiphon.core.input_items import list_items
 from antiphon.core.summary import AnswerReader, summary_body, trigger_body
 from antiphon.errors import RequestError, UpstreamError
 from antiphon.ports import ModelCall
+from antiphon.runs.compaction.sealing import Sealer
 from antiphon.runs.run import Model
-from antiphon.runs.sealing import Sealer
 
 log = structlog.get_logger(__name__)
 

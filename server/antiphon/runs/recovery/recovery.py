@@ -17,7 +17,7 @@ from antiphon.core.cursor import Epochs
 from antiphon.core.projection import project
 from antiphon.errors import AntiphonError, StorageError
 from antiphon.ports import Clock, Ids
-from antiphon.runs.resuming import REVISIONS, Resumer
+from antiphon.runs.recovery.resuming import REVISIONS, Resumer
 from antiphon.settings import JournalSettings
 from antiphon.store import records
 from antiphon.store.records import Ending

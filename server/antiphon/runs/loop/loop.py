@@ -10,8 +10,8 @@ from antiphon.core.assembly.outcome import Outcome, failed, stopped
 from antiphon.core.rounds import MAX_TOOL_ROUNDS
 from antiphon.core.steering import STEERED
 from antiphon.errors import StorageError, UpstreamError
-from antiphon.runs import steps
-from antiphon.runs.parts import LoopParts
+from antiphon.runs.loop import steps
+from antiphon.runs.loop.parts import LoopParts
 from antiphon.runs.run import Run
 
 log = structlog.get_logger(__name__)

@@ -21,11 +21,11 @@ from antiphon.core.rounds import Step, add_usage, classify, open_calls
 from antiphon.core.steering import STEERED
 from antiphon.core.tool_registry import Offered, ToolRegistry
 from antiphon.ports import ToolList
-from antiphon.runs.executing import append, ask, denied, make_calls, note_client_calls
-from antiphon.runs.model_calls import model_call, usage_data
-from antiphon.runs.parts import LoopParts
+from antiphon.runs.loop.executing import append, ask, denied, make_calls, note_client_calls
+from antiphon.runs.loop.model_calls import model_call, usage_data
+from antiphon.runs.loop.parts import LoopParts
+from antiphon.runs.loop.streams import close, read_out
 from antiphon.runs.run import Run
-from antiphon.runs.streams import close, read_out
 
 log = structlog.get_logger(__name__)
 

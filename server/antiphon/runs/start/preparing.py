@@ -26,10 +26,10 @@ from antiphon.core.principal import Principal
 from antiphon.core.tool_registry import DeclaredTools, sort_tools
 from antiphon.errors import RequestError
 from antiphon.ports import Toolbox
-from antiphon.runs.compactor import check_compactable
+from antiphon.runs.compaction.compactor import check_compactable
 from antiphon.runs.directory import RunDirectory
-from antiphon.runs.inputs import InputReader
 from antiphon.runs.run import Create, Model
+from antiphon.runs.start.inputs import InputReader
 from antiphon.settings import TenantSettings
 from antiphon.upstream.chat.request import check_chat_body
 from antiphon.upstream.router import UpstreamRouter, no_model

@@ -7,9 +7,9 @@ from dataclasses import dataclass
 from antiphon.journal.sqlite import SqliteJournal
 from antiphon.ops.registry import RunRegistry
 from antiphon.ports import Toolbox
-from antiphon.runs.compactor import Compactor
-from antiphon.runs.ending import RunEnder
-from antiphon.runs.held import HeldRuns
+from antiphon.runs.compaction.compactor import Compactor
+from antiphon.runs.held.calls import HeldRuns
+from antiphon.runs.loop.ending import RunEnder
 from antiphon.settings import LoopSettings
 from antiphon.settings_tools import ToolsSettings
 

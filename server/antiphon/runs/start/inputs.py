@@ -9,8 +9,8 @@ from antiphon.core.compaction import expand, last_compaction
 from antiphon.core.context import Known, Owned
 from antiphon.core.history import Turn
 from antiphon.core.principal import Principal
+from antiphon.runs.compaction.sealing import Sealer
 from antiphon.runs.directory import RunDirectory
-from antiphon.runs.sealing import Sealer
 
 
 class InputReader:

@@ -1,0 +1,1 @@
+"""Histories made shorter, and sealed."""

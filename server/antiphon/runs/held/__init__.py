@@ -1,0 +1,1 @@
+"""Calls that wait for clients, and who is there to answer them."""

@@ -1,0 +1,1 @@
+"""Executing a run: its steps, in order, to its one end."""

@@ -1,0 +1,1 @@
+"""What happens to a create before its run exists."""

@@ -1,0 +1,1 @@
+"""Words said to a run while it goes on."""
