@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from antiphon.core.assembly.server_call import error_text
 from tests.contract.own_tools import arguments_of, begun
 from tests.contract.playing import LOOK, MODEL, Stage, call, keyed, own, pairs, response, says, stage, types
 from tests.http.calling import until
@@ -67,7 +68,7 @@ async def test_a_denied_call_is_not_made_and_the_model_is_told_why() -> None:
         second = await s.run([answer(request, False, reason="too dear")], previous_response_id=response_id(first))
         made = response(second)["output"][0]
         assert (made["status"], made["output"]) == ("failed", None)
-        assert made["error"] == "The call was not approved: too dear"
+        assert error_text(made["error"]) == "The call was not approved: too dear"
         assert "a-no" not in arguments_of
         assert s.sent(1)[2]["output"] == "error: The call was not approved: too dear"
 

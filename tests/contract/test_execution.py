@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from antiphon.core.assembly.server_call import error_text
 from tests.contract.own_tools import most
 from tests.contract.playing import LOOK, PATCH, call, keyed, own, pairs, response, says, stage, types
 from tests.session.play import response_id
@@ -63,12 +64,12 @@ async def test_whatever_goes_wrong_in_a_tool_is_read_by_the_model_and_the_run_go
         events = await s.run()
         (item,) = made(events)
         assert (item["status"], item["output"]) == ("failed", None)
-        assert item["error"].startswith(error)
+        assert error_text(item["error"]).startswith(error)
         assert item["arguments"] == step[2]
         assert types(events).count("mcp_call.failed") == 1
         assert types(events).count("mcp_call.completed") == 0
         assert response(events)["status"] == "completed"
-        assert s.sent(1)[-1]["output"] == f"error: {item['error']}"
+        assert s.sent(1)[-1]["output"] == f"error: {error_text(item['error'])}"
         assert "swordfish" not in json.dumps([*events, s.sent(1)])
         assert len(pairs(s.sent(1))) == 2
 

@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 
+from antiphon.core.assembly.server_call import error_object
 from tests.contract.playing import LOOK, call, keyed, own, pairs, response, says, stage, types
 from tests.session.play import response_id
 from tests.support.stub_upstream import StubConn, StubRequest, StubUpstream, in_turn, play
@@ -145,7 +146,7 @@ async def test_a_real_mcp_server_is_listed_called_and_let_go(tmp_path: Path) -> 
         made = outputs_of(events, "mcp_call")
         assert [(item["output"], item["error"]) for item in made] == [
             ("hi", None),
-            (None, "the cupboard is bare"),
+            (None, error_object("the cupboard is bare")),
             ('{"answer":42}', None),
         ]
         assert {item["server_label"] for item in made} == {"program"}

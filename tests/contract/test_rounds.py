@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from antiphon.core.assembly.server_call import error_text
 from tests.contract.own_tools import arguments_of
 from tests.contract.playing import (
     LOOK,
@@ -197,7 +198,7 @@ async def test_at_most_max_tool_calls_of_the_servers_are_made() -> None:
     async with stage(*rounds, DONE, has=[DO]) as s:
         made = mcp_calls(await s.run(max_tool_calls=1))
         assert [item["output"] for item in made] == ["did limit-0", None, None]
-        assert [item["error"] for item in made[1:]] == ["The limit of 1 tool calls is reached."] * 2
+        assert [error_text(item["error"]) for item in made[1:]] == ["The limit of 1 tool calls is reached."] * 2
         assert len(pairs(s.sent(2))) == 6
 
 

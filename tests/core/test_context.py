@@ -9,6 +9,7 @@ import pytest
 
 from antiphon.clock import RandomIds
 from antiphon.core.context import (
+    MAX_REFERENCES,
     Known,
     Owned,
     echoed_ids,
@@ -20,7 +21,7 @@ from antiphon.core.context import (
     response_of_derived,
 )
 from antiphon.core.history import encode_items, resolve_outputs
-from antiphon.core.input_items import find_item, list_items
+from antiphon.core.input_items import find_items, list_items
 from antiphon.errors import RequestError
 
 Item = dict[str, Any]
@@ -63,9 +64,8 @@ def test_only_ids_a_client_made_up_are_kept_for_later_references() -> None:
 def test_an_input_item_is_found_as_it_was_sent_by_its_own_and_by_its_derived_id() -> None:
     sent = [USER, {**USER, "id": "msg_mine"}]
     encoded = encode_items(sent)
-    assert find_item(f"resp_{HEX}", encoded, f"msg_{HEX}0000") == USER
-    assert find_item(f"resp_{HEX}", encoded, "msg_mine") == sent[1]
-    assert find_item(f"resp_{HEX}", encoded, f"msg_{HEX}0002") is None
+    wanted = [f"msg_{HEX}0000", "msg_mine", f"msg_{HEX}0002"]
+    assert find_items(f"resp_{HEX}", encoded, wanted) == {wanted[0]: USER, wanted[1]: sent[1]}
 
 
 # References
@@ -212,3 +212,16 @@ def test_an_output_before_its_call_is_refused() -> None:
     with pytest.raises(RequestError) as refused:
         resolve_outputs(None, [output, call])
     assert refused.value.code == "tool_output_unknown"
+
+
+def test_an_input_refers_to_a_bounded_number_of_items() -> None:
+    many = [{"type": "item_reference", "id": f"msg_{n}"} for n in range(MAX_REFERENCES + 1)]
+    assert len(references(many[:-1])) == MAX_REFERENCES
+    with pytest.raises(RequestError) as refused:
+        references(many)
+    assert refused.value.param == "input"
+
+
+def test_an_item_that_is_referred_to_twice_is_said_once() -> None:
+    known = {"msg_1": Known("resp_1", None, USER)}
+    assert resolve([{"type": "item_reference", "id": "msg_1"}] * 3, known) == [USER]

@@ -256,3 +256,29 @@ async def test_an_item_of_a_deleted_response_is_not_found() -> None:
             await http.delete(f"/v1/responses/{response_id(events)}")
         for gone in ("msg_mine", events[-1]["response"]["output"][0]["id"]):
             assert (await refused(client, [reference(gone)]))["error"]["code"] == "item_not_found"
+
+
+async def test_items_referred_to_have_a_bound_together_and_one_named_twice_is_said_once() -> None:
+    async with (
+        StubUpstream(text(1)) as stub,
+        running_server(**stub_settings(stub), limits={"max_message_bytes": 100_000}) as server,
+        connected(server.ws_url) as client,
+    ):
+        large = "x" * 60_000
+        await client.run(MODEL, [{**user(large), "id": "msg_1"}])
+        await client.run(MODEL, [{**user(large), "id": "msg_2"}])
+        error = await refused(client, [reference("msg_1"), reference("msg_2")])
+        assert (error["status"], error["error"]["code"]) == (413, "payload_too_large")
+        await client.run(MODEL, [reference("msg_1")] * 300)
+        assert said((await stub.request(2)).body) == [large]
+
+
+async def test_an_item_with_nothing_but_an_id_is_a_reference() -> None:
+    async with (
+        StubUpstream(text(1)) as stub,
+        running_server(**stub_settings(stub)) as server,
+        connected(server.ws_url) as client,
+    ):
+        await client.run(MODEL, [{**user("one"), "id": "msg_mine"}])
+        await client.run(MODEL, [{"id": "msg_mine"}, user("two")])
+        assert said((await stub.request(1)).body) == ["one", "two"]

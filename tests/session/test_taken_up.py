@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 
+from antiphon.core.assembly.server_call import error_text
 from tests.contract.playing import LOOK, MODEL, call, pairs, response, says, types
 from tests.http.calling import until
 from tests.session.held import inject, output
@@ -36,7 +37,7 @@ async def test_a_run_killed_between_two_rounds_goes_on_and_its_tool_is_not_calle
             "completed",
             ["message", "mcp_call", "mcp_call", "message"],
         )
-        assert end["output"][2]["error"] == "The limit of 1 tool calls is reached."
+        assert error_text(end["output"][2]["error"]) == "The limit of 1 tool calls is reached."
         assert log_bytes(events)[: len(before)] == log_bytes(before)
         assert s.calls == 1
         assert end["usage"]["total_tokens"] == 24

@@ -13,6 +13,7 @@ from typing import Any
 
 import orjson
 
+from antiphon.core.assembly.server_call import error_text
 from antiphon.errors import RequestError
 
 Item = dict[str, Any]
@@ -24,6 +25,9 @@ _ID_MATTERS = frozenset(
     {"item_reference", "local_shell_call_output", "mcp_approval_request", "mcp_approval_response"}
 )
 """Kinds whose id names something else than the item."""
+
+MAX_REFERENCES = 1000
+"""Items one input may refer to."""
 
 _NOT_FINISHED = "error: the call did not finish"
 
@@ -71,6 +75,8 @@ def response_of_derived(item_id: str) -> str | None:
 def references(items: Collection[Item]) -> set[str]:
     """Ids of the items that have to be found before the input can be resolved. Raises RequestError."""
     wanted: set[str] = set()
+    if sum(item.get("type") == "item_reference" for item in items) > MAX_REFERENCES:
+        raise RequestError(f"An input refers to at most {MAX_REFERENCES} items.", param="input")
     for index, item in enumerate(items):
         if item.get("type") == "item_reference":
             if not isinstance(item.get("id"), str) or not item["id"]:
@@ -97,9 +103,11 @@ def given_ids(items: Collection[Item]) -> list[str]:
 def resolve(items: list[Item], known: Mapping[str, Known], chain: Collection[str] = ()) -> list[Item]:
     """Put the items that references name in their place. chain: ids of responses the model reads anyway.
 
-    What the chain holds already is not said twice. Raises RequestError `item_not_found`.
+    What the chain holds already is not said twice, nor what the input refers to twice. Raises RequestError
+    `item_not_found`.
     """
     resolved: list[Item] = []
+    said: set[str] = set()
     for index, item in enumerate(items):
         if item.get("type") != "item_reference":
             resolved.append(item)
@@ -109,8 +117,9 @@ def resolve(items: list[Item], known: Mapping[str, Known], chain: Collection[str
             raise RequestError(
                 f"Item with id '{item['id'][:80]}' not found.", code="item_not_found", param=f"input[{index}]"
             )
-        if found.response_id not in chain:
+        if found.response_id not in chain and item["id"] not in said:
             resolved.append(found.item)
+            said.add(item["id"])
     return resolved
 
 
@@ -161,7 +170,7 @@ def _mcp_pair(item: Item, index: int, owned: Owned) -> list[Item]:
     label, name, arguments = (_text(item.get(key)) for key in ("server_label", "name", "arguments"))
     output, error = item.get("output"), item.get("error")
     if output is None:
-        output = _NOT_FINISHED if error is None else f"error: {_text(error)}"
+        output = _NOT_FINISHED if error is None else f"error: {error_text(error)}"
     return _pair(item, index, owned.called_as(label, name), arguments, _text(output))
 
 

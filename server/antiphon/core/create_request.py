@@ -155,7 +155,9 @@ class CreateRequest(BaseModel):
         """The input as items, whatever form it was sent in."""
         if isinstance(self.input, str):
             return [{"type": "message", "role": "user", "content": self.input}]
-        return self.input
+        if not any(_is_bare_reference(item) for item in self.input):
+            return self.input
+        return [{**item, "type": "item_reference"} if _is_bare_reference(item) else item for item in self.input]
 
 
 def parse_create(raw: dict[str, Any]) -> CreateRequest:
@@ -222,14 +224,21 @@ _TEXT_OUTPUTS = ("function_call_output", "custom_tool_call_output")
 def _check_items(items: list[dict[str, Any]]) -> None:
     for index, item in enumerate(items):
         place = f"input[{index}]"
-        kind = item.get("type", "message")
+        kind = "item_reference" if _is_bare_reference(item) else item.get("type", "message")
         if not isinstance(kind, str):
             raise RequestError("An item's type is a string.", param=f"{place}.type")
         if not isinstance(item.get("id"), (str, type(None))):
             raise RequestError("An item's id is a string.", param=f"{place}.id")
         if kind == "message":
             _check_message(item, place)
+        if kind == "compaction" and not (isinstance(sealed := item.get("encrypted_content"), str) and sealed):
+            raise RequestError("A compaction needs its encrypted_content.", param=f"{place}.encrypted_content")
         _check_call(kind, item, place)
+
+
+def _is_bare_reference(item: dict[str, Any]) -> bool:
+    """The vendor takes an item with nothing but an id as a reference."""
+    return item.get("id") is not None and item.keys() <= {"id", "type"} and item.get("type") is None
 
 
 def _check_message(item: dict[str, Any], place: str) -> None:

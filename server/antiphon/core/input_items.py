@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from typing import Any
 
 import orjson
@@ -19,14 +20,11 @@ def list_items(response_id: str, encoded: bytes) -> list[dict[str, Any]]:
     return [_complete(item, response_id, index, seen) for index, item in enumerate(items)]
 
 
-def find_item(response_id: str, encoded: bytes, item_id: str) -> dict[str, Any] | None:
-    """The item that is listed under an id, as the client sent it."""
+def find_items(response_id: str, encoded: bytes, ids: Collection[str]) -> dict[str, dict[str, Any]]:
+    """The items that are listed under these ids, as the client sent them."""
     listed = list_items(response_id, encoded)
-    index = next((i for i, item in enumerate(listed) if item["id"] == item_id), None)
-    if index is None:
-        return None
     sent: list[dict[str, Any]] = orjson.loads(b"[" + encoded + b"]")
-    return sent[index]
+    return {shown["id"]: item for shown, item in zip(listed, sent, strict=True) if shown["id"] in ids}
 
 
 def _complete(item: dict[str, Any], response_id: str, index: int, seen: set[str]) -> dict[str, Any]:

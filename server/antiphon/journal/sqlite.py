@@ -72,6 +72,8 @@ class SqliteJournal:
         self._checkpoints: dict[RunLog, tuple[int, bytes]] = {}
         self._sent: dict[RunLog, int] = {}
         """The last number of each open stored run that was handed to the writer."""
+        self._on_way: set[RunLog] = set()
+        """Runs with a part that was handed to the writer and is not written yet."""
         self._timer: asyncio.TimerHandle | None = None
         self._flushes: set[asyncio.Task[None]] = set()
         self._failing: set[RunLog] = set()
@@ -120,11 +122,11 @@ class SqliteJournal:
         part = self._take(run_log)
         if part is None:
             return
-        try:
-            await self._write([part])
-        except StorageError:
-            self._give_back(part)
-            raise
+        # In a task: who waits here may be cancelled, and what was handed over still has to be accounted for.
+        task = asyncio.get_running_loop().create_task(self._write_or_give_back(part))
+        self._flushes.add(task)
+        task.add_done_callback(self._flushed)
+        await asyncio.shield(task)
 
     async def end(self, run_log: RunLog, ending: Ending, within_s: float) -> Verdict:
         """The guarded terminal write, with everything of this run before it. Does not show the terminal.
@@ -164,6 +166,7 @@ class SqliteJournal:
         self._begins.pop(run_log, None)
         self._checkpoints.pop(run_log, None)
         self._sent.pop(run_log, None)
+        self._on_way.discard(run_log)
 
     async def read(self, run_log: RunLog, after: int, max_bytes: int) -> list[bytes] | None:
         """Shown events after `after`; None if they are gone for good. Raises StorageError."""
@@ -190,20 +193,26 @@ class SqliteJournal:
 
     def _flush_soon(self) -> None:
         self._timer = None
-        waiting = [run_log for run_log in self._dirty if run_log.durable < self._sent[run_log]]
+        waiting = [run_log for run_log in self._dirty if run_log in self._on_way]
         parts = [
             part
             for run_log in list(self._dirty)
             if run_log not in waiting and (part := self._take(run_log)) is not None
         ]
         for run_log in waiting:
-            # Its last chunk is still on its way: the next one waits, so that the log never has a hole.
+            # Its last part is still on its way: the next one waits, so that the log never has a hole, and the
+            # newest checkpoint is written last.
             self._mark_dirty(run_log)
         if not parts:
             return
         task = asyncio.get_running_loop().create_task(self._write_until_done(parts))
         self._flushes.add(task)
-        task.add_done_callback(self._flushes.discard)
+        task.add_done_callback(self._flushed)
+
+    def _flushed(self, task: asyncio.Task[None]) -> None:
+        self._flushes.discard(task)
+        if not task.cancelled():
+            task.exception()  # whoever waited for it was told, if anybody did
 
     def _take(self, run_log: RunLog) -> _Part | None:
         """What waits to be written of a run; it counts as sent from here on."""
@@ -216,10 +225,12 @@ class SqliteJournal:
             return None
         part = _Part(run_log, begin, first, events, checkpoint)
         self._sent[run_log] = part.last
+        self._on_way.add(run_log)
         return part
 
     def _give_back(self, part: _Part) -> None:
         """A write failed and its caller will decide: everything of the part waits again."""
+        self._on_way.discard(part.run_log)
         if part.run_log not in self._sent:
             return
         if part.begin is not None:
@@ -234,7 +245,7 @@ class SqliteJournal:
 
         Raises StorageError if the store refuses them now, so that whoever waits may run out of patience.
         """
-        while self._flushes and run_log.durable < self._sent.get(run_log, BEFORE_FIRST):
+        while self._flushes and run_log in self._on_way:
             if run_log in self._failing:
                 raise StorageError("The store does not take the events of this run.")
             await asyncio.wait(self._flushes, timeout=_LOOK_S, return_when=asyncio.FIRST_COMPLETED)
@@ -251,7 +262,15 @@ class SqliteJournal:
             raise
         self.healthy = True
         for part in parts:
+            self._on_way.discard(part.run_log)
             part.run_log.mark_durable(part.last)
+
+    async def _write_or_give_back(self, part: _Part) -> None:
+        try:
+            await self._write([part])
+        except StorageError:
+            self._give_back(part)
+            raise
 
     async def _write_until_done(self, parts: list[_Part]) -> None:
         """Write a flush. If it fails, each run goes on alone, so that one cannot hold up the others."""
@@ -273,3 +292,4 @@ class SqliteJournal:
                     return
         finally:
             self._failing.discard(part.run_log)
+            self._on_way.discard(part.run_log)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import OrderedDict
-from collections.abc import Collection
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -13,7 +13,7 @@ from antiphon.core.attach import After, AttachPlan, plan_attach
 from antiphon.core.context import Known, response_of_derived
 from antiphon.core.cursor import BEFORE_FIRST
 from antiphon.core.history import Turn
-from antiphon.core.input_items import find_item
+from antiphon.core.input_items import find_items
 from antiphon.core.principal import Principal
 from antiphon.errors import RequestError
 from antiphon.journal.log import RunLog
@@ -37,11 +37,15 @@ class Source:
 
 
 class RunDirectory:
-    """Runs by id. Unknown and foreign ids answer alike."""
+    """Runs by id. Unknown and foreign ids answer alike.
 
-    def __init__(self, reader: ResponseReader, journal: SqliteJournal) -> None:
+    max_items_bytes: how much stored items may have together that one input refers to.
+    """
+
+    def __init__(self, reader: ResponseReader, journal: SqliteJournal, max_items_bytes: int) -> None:
         self._reader = reader
         self._journal = journal
+        self._max_items_bytes = max_items_bytes
         self._runs: dict[str, Run] = {}
         self._turns: OrderedDict[str, Turn] = OrderedDict()
         self._turns_bytes = 0
@@ -152,7 +156,7 @@ class RunDirectory:
     async def items(self, ids: Collection[str], principal: Principal, *, whole: bool) -> dict[str, Known]:
         """Stored items of the principal's tenant by id, of the newest response that it may see.
 
-        whole: with the items themselves. Raises StorageError.
+        whole: with the items themselves. Raises StorageError, RequestError `payload_too_large`.
         """
         homes: dict[str, tuple[str, str | None]] = {}
         for home in await self._reader.item_homes(sorted(ids), principal.tenant):
@@ -163,12 +167,31 @@ class RunDirectory:
                 homes[item_id] = (response_id, None)
         if not whole:
             return {item_id: Known(*home) for item_id, home in homes.items()}
-        rows = {response_id: await self._own(response_id, principal) for response_id, _ in homes.values()}
-        return {
-            item_id: Known(response_id, upstream_id, _item_of(row, item_id))
-            for item_id, (response_id, upstream_id) in homes.items()
-            if (row := rows[response_id]) is not None
-        }
+        return await self._whole_items(homes, principal)
+
+    async def _whole_items(
+        self, homes: Mapping[str, tuple[str, str | None]], principal: Principal
+    ) -> dict[str, Known]:
+        """One response at a time, and not more of them than one request may bring."""
+        found: dict[str, Known] = {}
+        room = self._max_items_bytes
+        by_response: dict[str, list[tuple[str, str | None]]] = {}
+        for item_id, (response_id, upstream_id) in homes.items():
+            by_response.setdefault(response_id, []).append((item_id, upstream_id))
+        for response_id, named in by_response.items():
+            row = await self._own(response_id, principal)
+            items = _items_of(row, {item_id for item_id, _ in named}) if row is not None else {}
+            for item_id, upstream_id in named:
+                item = items.get(item_id)
+                room -= len(orjson.dumps(item))
+                if room < 0:
+                    raise RequestError(
+                        f"The items this input refers to have more than {self._max_items_bytes} bytes together.",
+                        code="payload_too_large",
+                        param="input",
+                    )
+                found[item_id] = Known(response_id, upstream_id, item)
+        return found
 
     async def _own(self, response_id: str, principal: Principal) -> StoredResponse | None:
         """A row of the principal's own tenant, whatever its role: history stays in its tenant."""
@@ -205,10 +228,11 @@ class RunDirectory:
         return turn
 
 
-def _item_of(row: StoredResponse, item_id: str) -> dict[str, Any] | None:
+def _items_of(row: StoredResponse, ids: Collection[str]) -> dict[str, dict[str, Any]]:
+    """Items of a response by the ids that clients know: of its output, and of its input."""
     output: list[dict[str, Any]] = orjson.loads(row.response).get("output") or []
-    found = next((item for item in output if item.get("id") == item_id), None)
-    return found if found is not None else find_item(row.id, row.input, item_id)
+    found = find_items(row.id, row.input, ids)
+    return found | {item["id"]: item for item in output if item.get("id") in ids}
 
 
 def _size(turn: Turn) -> int:

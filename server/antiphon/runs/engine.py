@@ -52,7 +52,7 @@ class Engine:
         self.ids = ids
         self.journal = journal
         self.registry = registry
-        self.directory = RunDirectory(reader, journal)
+        self.directory = RunDirectory(reader, journal, settings.limits.max_message_bytes)
         self.held = HeldRuns(registry, self.directory, journal, reader, writer, clock, settings)
         compactor, pending_steers = Compactor(sealer), PendingSteers()
         ender = RunEnder(journal, registry, clock, settings)

@@ -61,11 +61,29 @@ def shown_item(
         "status": status,
         "approval_request_id": approval_request_id,
         "arguments": arguments,
-        "error": result.error if result is not None else None,
+        "error": error_object(result.error) if result is not None and result.error is not None else None,
         "name": tool.name,
         "output": result.output if result is not None else None,
         "server_label": tool.server_label,
     }
+
+
+def error_object(message: str) -> dict[str, Any]:
+    """The error of an `mcp_call`, as clients type it: what an MCP server gives as the content of a failed call."""
+    return {"type": "mcp_tool_execution_error", "content": [{"type": "text", "text": message}]}
+
+
+def error_text(error: Any) -> str:
+    """What an `mcp_call`'s error says, also one in the older form of a string or of another kind."""
+    if isinstance(error, str):
+        return error
+    content = error.get("content") if isinstance(error, dict) else None
+    texts = (
+        [part["text"] for part in content if isinstance(part, dict) and isinstance(part.get("text"), str)]
+        if (isinstance(content, list))
+        else []
+    )
+    return "\n".join(texts) if texts else orjson.dumps(error).decode()
 
 
 def start_event(tool: ServerTool) -> str:

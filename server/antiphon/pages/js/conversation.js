@@ -89,12 +89,22 @@ export function resultsByCall(conversation) {
 }
 
 /** The call follows its request for approval either way. @param {Item} call */
-const isDenied = (call) => call.type === 'mcp_call' && outputText(call.error).includes('not approved');
+const isDenied = (call) => call.type === 'mcp_call' && errorText(call.error).includes('not approved');
 
 /** @param {unknown} output */
 export function outputText(output) {
   if (output === undefined || output === null) return '';
   return typeof output === 'string' ? output : JSON.stringify(output, null, 2);
+}
+
+/**
+ * What the error of a tool call says: the texts of its content, or the whole of it.
+ * @param {unknown} error
+ */
+export function errorText(error) {
+  const content = /** @type {{content?: unknown} | null | undefined} */ (error)?.content;
+  const texts = Array.isArray(content) ? content.map((part) => part?.text).filter((text) => typeof text === 'string') : [];
+  return texts.length ? texts.join('\n') : outputText(error);
 }
 
 /**

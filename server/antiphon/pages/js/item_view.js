@@ -1,5 +1,5 @@
 /** One output item: a text, a collapsed line of thought, the card of a call, a question, or a line about the server. */
-import { outputText } from './conversation.js';
+import { errorText, outputText } from './conversation.js';
 import { el, icon } from './dom.js';
 import { isClientCall, reasoningOf, textOf } from './items.js';
 import { lineView } from './line_view.js';
@@ -74,7 +74,7 @@ function cardView() {
   return {
     element,
     update(item, { isOver, results }) {
-      const result = results.get(item.call_id ?? '') ?? outputText(item.output ?? item.error);
+      const result = results.get(item.call_id ?? '') ?? (item.error ? errorText(item.error) : outputText(item.output));
       const words = stateOf(item, result, isOver);
       name.textContent = item.name ?? item.type.replaceAll('_', ' ');
       state.textContent = words.text;

@@ -1,5 +1,5 @@
 /** What the server did by itself, as one quiet line that can be unfolded: its tools' calls, and the tools it listed. */
-import { outputText } from './conversation.js';
+import { errorText, outputText } from './conversation.js';
 import { el, icon, setText } from './dom.js';
 
 /** @typedef {import('./types.js').Item} Item */
@@ -27,7 +27,7 @@ export function lineView() {
 const WORDS = {
   mcp_call: (item) => ({
     text: `${item.name ?? 'A tool'} of ${item.server_label ?? 'the server'}`,
-    detail: lines(item.arguments, outputText(item.error ?? item.output)),
+    detail: lines(item.arguments, item.error ? errorText(item.error) : outputText(item.output)),
   }),
   web_search_call: (item) => ({
     text: item.action?.query ? `Web search for “${item.action.query}”` : 'Web search',
@@ -35,7 +35,7 @@ const WORDS = {
   }),
   mcp_list_tools: (item) => ({
     text: `${counted(item.tools?.length ?? 0)} of ${item.server_label ?? 'the server'}`,
-    detail: item.error ? outputText(item.error) : (item.tools ?? []).map(({ name }) => name).join('\n'),
+    detail: item.error ? errorText(item.error) : (item.tools ?? []).map(({ name }) => name).join('\n'),
   }),
 };
 

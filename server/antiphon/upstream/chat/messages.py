@@ -8,6 +8,7 @@ from typing import Any
 
 import orjson
 
+from antiphon.core.assembly.server_call import error_text
 from antiphon.errors import RequestError
 from antiphon.upstream.chat.content import content, reasoning_text, tool_output
 from antiphon.upstream.chat.refusal import unsupported
@@ -132,7 +133,7 @@ class Transcript:
         """A call with its output in one item."""
         given = str(item.get("id") or "mcp")
         self._function_call({**item, "call_id": given, "namespace": None}, place)
-        output = item.get("output") or item.get("error") or ""
+        output = item.get("output") or (error_text(item["error"]) if item.get("error") else "")
         self._answer(given, output if isinstance(output, str) else orjson.dumps(output).decode())
         if not self._ids:
             self._release()
