@@ -13,9 +13,11 @@ from urllib.parse import urlsplit
 import pytest
 
 from tests.codex.wire import Wire, read_wire
+from tests.support import chat_stub
 from tests.support.relay import DOWN, UP, Relay
 from tests.support.sdk_processes import need_codex, run_process
 from tests.support.server import running_server
+from tests.support.stub_upstream import StubUpstream, in_turn
 
 pytestmark = pytest.mark.codex
 TURN_S = 60.0
@@ -182,3 +184,28 @@ async def test_an_end_on_purpose_is_not_retried(codex: Codex, end: str) -> None:
     assert lines[-1]["type"] == "turn.failed"
     wire = codex.wire
     assert (len(wire.creates), wire.posts) == (1 + 1, 0)
+
+
+async def test_a_turn_with_a_command_works_in_front_of_a_chat_completions_server(tmp_path: Path) -> None:
+    command = need_codex()
+    for name in ("home", "work"):
+        (tmp_path / name).mkdir()
+    handler = in_turn(
+        chat_stub.play(chat_stub.call_chunks(("c1", "exec_command", '{"cmd": "echo hello"}'))),
+        chat_stub.play(chat_stub.text_chunks("That was ", "it.")),
+    )
+    async with StubUpstream(handler) as stub:
+        upstream = {"name": "local", "url": stub.url, "api": "chat", "models": ["local-model"]}
+        async with running_server(
+            tmp_path / "server", upstream=[{**upstream, "ignore_tools": ["web_search"]}]
+        ) as server:
+            target = urlsplit(server.url)
+            assert target.port is not None
+            async with Relay("127.0.0.1", target.port, record=True) as relay:
+                codex = Codex(command, tmp_path, relay)
+                codex.use("local-model")
+                lines = await codex.exec("run the command")
+        sent = (await stub.request(1)).body["messages"]
+    assert ran(lines) == [(0, COMMAND_OUTPUT)]
+    assert completed(lines, "agent_message")[-1]["text"] == "That was it."
+    assert [message["role"] for message in sent[-2:]] == ["assistant", "tool"]
