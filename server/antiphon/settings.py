@@ -83,7 +83,9 @@ class TimeoutSettings(_Table):
     connection_grace_s: float = Field(60, ge=0, description="For running turns after the connection's age.")
     stalled_socket_s: float = Field(15, gt=0, description="A socket that takes no byte for this long is closed.")
     http_abandon_s: float = Field(
-        60, ge=0, description="A plain HTTP run nobody listens to is cancelled after it."
+        60,
+        ge=0,
+        description="A plain HTTP run nobody listens to is cancelled after it, unless it holds its calls.",
     )
     drain_pause_s: float = Field(
         0, ge=0, description="From failing readiness to refusing work, for load balancers."
@@ -192,7 +194,9 @@ class Settings(BaseSettings):
     retry: RetrySettings = RetrySettings()
     breaker: BreakerSettings = BreakerSettings()
     fallbacks: dict[str, tuple[str, ...]] = Field(
-        {}, description="By model, the models that answer in its place when its upstream fails, in order."
+        {},
+        description="By model, the models that answer in its place when its upstream fails, in order.",
+        examples=['[fallbacks]\n"gpt-5.5" = ["gpt-5.5-mini", "local-model"]'],
     )
     loop: LoopSettings = LoopSettings()
     upstream: tuple[UpstreamSettings, ...] = ()

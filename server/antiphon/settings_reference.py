@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 import sys
 from pathlib import Path
 from typing import Any, get_args
@@ -33,20 +34,22 @@ def render() -> str:
             continue
         repeated = "tuple" in str(field.annotation)
         title = f"[[{name}]]" if repeated else f"[{name}]"
-        parts += [f"\n## `{title}`\n", f"{(model.__doc__ or '').strip()}\n", *_table(model, None)]
+        parts += [f"\n## `{title}`\n", f"{inspect.cleandoc(model.__doc__ or '')}\n", *_table(model, None)]
     return "\n".join(parts) + "\n"
 
 
 def _table(model: type[BaseModel], env_prefix: str | None, *, simple_only: bool = False) -> list[str]:
     head = "| key | default | meaning |" if env_prefix is None else "| key | variable | default | meaning |"
     lines = [head, "|" + "---|" * (head.count("|") - 1)]
+    examples: list[str] = []
     for name, field in model.model_fields.items():
         if simple_only and _model_of(field.annotation) is not None:
             continue
         default = "required" if field.is_required() else _shown(field.get_default())
         variable = f" `{env_prefix}{name.upper()}` |" if env_prefix is not None else ""
         lines.append(f"| `{name}` |{variable} {default} | {field.description or ''} |")
-    return lines
+        examples += field.examples or []
+    return [*lines, *(f"\n```toml\n{example}\n```" for example in examples)]
 
 
 def _model_of(annotation: Any) -> type[BaseModel] | None:

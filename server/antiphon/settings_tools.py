@@ -41,7 +41,13 @@ class ToolSettings(_Table):
         None, description="Of `http`: called with POST; of `mcp`: its streamable HTTP endpoint."
     )
     headers_env: dict[str, str] = Field(
-        {}, description="Header to the variable that holds its whole value: secrets stay out of the file."
+        {},
+        description="Header to the variable that holds its whole value: secrets stay out of the file.",
+        examples=[
+            '[[tool]]\nname = "lookup"\nkind = "http"\nurl = "https://tools.example.com/lookup"\n'
+            'headers_env = { Authorization = "LOOKUP_AUTHORIZATION" }   # its value: Bearer ...\n'
+            'parameters = { type = "object", properties = { id = { type = "integer" } }, required = ["id"] }'
+        ],
     )
     parameters: dict[str, Any] | None = Field(None, description="JSON Schema of the arguments, as a table.")
     parameters_file: Path | None = Field(
@@ -110,7 +116,12 @@ class ToolsSettings(_Table):
     )
     list_ttl_s: float = Field(300, ge=0, description="How long the tool list of an MCP server is kept.")
     list_timeout_s: float = Field(10, gt=0, description="For connecting to an MCP server and reading its list.")
-    list_tools: int = Field(256, gt=0, description="Most tools taken from one MCP server, after `allowed_tools`.")
+    list_tools: int = Field(
+        256,
+        gt=0,
+        description="Most tools of one MCP server, after `allowed_tools`; of one that has more, none is offered "
+        "and its list is an error.",
+    )
     mcp_message_bytes: int = Field(8 * MIB, gt=0, description="Largest message read from an MCP server.")
     mcp_allowed_hosts: tuple[str, ...] = Field(
         (),

@@ -5,10 +5,11 @@ from __future__ import annotations
 from typing import Any
 
 import orjson
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from antiphon.core.model_body import model_body, visible_tools
+from antiphon.core.model_body import bare_url, holds_credentials, model_body, visible_tools, without_credentials
 
 
 def body(**raw: Any) -> dict[str, Any]:
@@ -80,6 +81,25 @@ def test_nobody_else_sees_the_credentials_of_an_mcp_server() -> None:
     tool = {"type": "mcp", "server_label": "s", "authorization": "token", "headers": {"a": "b"}}
     assert visible_tools([tool]) == [{"type": "mcp", "server_label": "s"}]
     assert tool["authorization"] == "token", "what the upstream gets must not change"
+
+
+@pytest.mark.parametrize(
+    ("url", "shown"),
+    [
+        ("https://mcp.test/mcp?api_key=SECRET", "https://mcp.test/mcp"),
+        ("https://mcp.test?SECRET", "https://mcp.test"),
+        ("https://mcp.test/a#SECRET", "https://mcp.test/a"),
+        ("https://ann:SECRET@mcp.test:8443/a?b=SECRET#SECRET", "https://mcp.test:8443/a"),
+        ("https://mcp.test/@SECRET-LOOKING/path", "https://mcp.test/@SECRET-LOOKING/path"),
+    ],
+)
+def test_what_may_be_a_credential_in_an_address_is_neither_shown_nor_written_down(url: str, shown: str) -> None:
+    tool = {"type": "mcp", "server_label": "s", "server_url": url}
+    assert visible_tools([tool]) == [{**tool, "server_url": shown}]
+    assert without_credentials({"tools": [tool]}) == {"tools": [{**tool, "server_url": shown}]}
+    assert holds_credentials({"tools": [tool]}) is (url != shown)
+    assert body(tools=[tool])["tools"] == [tool], "the upstream that executes it needs the whole"
+    assert bare_url(shown) == shown
 
 
 def test_a_tool_of_another_kind_is_shown_as_it_is() -> None:

@@ -31,6 +31,16 @@ def test_a_connection_that_is_attached_twice_is_one_participant_until_both_ended
     assert roster.rows() == []
 
 
+def test_an_instance_that_created_the_run_is_its_creator_before_it_ever_attached() -> None:
+    roster = Roster()
+    roster.created_by(("key:anna", "instance:tab"))
+    roster.join(able("c1", "look"))
+    assert asked(roster) == ["c1"]
+    roster.join(somebody("c2", instance="tab"))
+    assert asked(roster) == ["c2"]
+    assert roster.is_creator(("key:anna", "instance:tab")) and not roster.is_creator(("key:bob", "instance:tab"))
+
+
 def test_the_creator_is_asked_before_everybody_else_while_it_is_attached() -> None:
     roster = Roster()
     roster.join(somebody("c1"), creator=True)

@@ -174,3 +174,13 @@ def test_each_kind_of_open_call_has_the_stub_the_wire_knows() -> None:
             "steer": {"id": "steer_1", "previous_response_id": "resp_1"},
         }
     )
+
+
+def test_a_withdrawn_steer_was_never_said_and_once_the_end_is_decided_none_can_be() -> None:
+    book = book_of("first", "second")
+    first, second = book
+    assert book.withdraw(first)
+    assert [row["id"] for row in book.rows()] == [second.id]
+    assert book.settle(Outcome("completed"), False) == "successor"
+    assert not book.withdraw(second)
+    assert len(book) == 1

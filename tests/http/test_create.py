@@ -208,7 +208,7 @@ async def test_tools_are_echoed_whole_and_without_the_credentials_of_mcp_servers
         {
             "type": "mcp",
             "server_label": "m",
-            "server_url": "https://m.example",
+            "server_url": "https://m.example/mcp?key=SECRET-3",
             "authorization": "SECRET-1",
             "headers": {"x": "SECRET-2"},
         },
@@ -221,7 +221,7 @@ async def test_tools_are_echoed_whole_and_without_the_credentials_of_mcp_servers
         log = await follow(server, response["id"])
     assert response["tools"] == [
         {"type": "function", "name": "f", "description": None, "parameters": None, "strict": None},
-        {"type": "mcp", "server_label": "m", "server_url": "https://m.example"},
+        {"type": "mcp", "server_label": "m", "server_url": "https://m.example/mcp"},
     ]
     assert sent["tools"] == tools
     assert "SECRET" not in json.dumps(response) + stored + "".join(event.data for event in log.events)

@@ -8,7 +8,9 @@ from typing import Any
 
 import pytest
 
-from tests.http.calling import MODEL, body, ended, get, script, stub_server, until
+from antiphon.runs.run import Run
+from tests.http.calling import MODEL, body, ended, get, http, script, stub_server, until
+from tests.session.held import TOOLS
 from tests.support import stub_upstream as stub
 from tests.support.http_client import open_sse
 from tests.support.server import RunningServer, running_server
@@ -66,6 +68,38 @@ async def test_a_create_that_says_so_goes_on_without_its_client(wish: Any) -> No
     async with stub_server(handler, timeouts={"http_abandon_s": 0.02}) as (_, server):
         response_id = await leave(server, stream=True, antiphon={"on_disconnect": wish})
         assert (await ended(server, response_id))["status"] == "completed"
+
+
+async def alone(server: RunningServer, response_id: str) -> Run:
+    """The run, once it waits for its calls and nobody listens to it any more."""
+    run = next(run for run in server.app.engine.directory.live_runs() if run.id == response_id)
+    await until(lambda: run.listeners == 0 and run.state.state == "waiting_for_tool")
+    return run
+
+
+@pytest.mark.parametrize("stream", [True, False], ids=["sse", "json"])
+async def test_a_create_that_holds_its_calls_waits_on_without_its_client(stream: bool) -> None:
+    handler = stub.in_turn(stub.calls(("look", "{}")), stub.text(1))
+    hold = {"tools": TOOLS, "antiphon": {"client_tools": "hold"}}
+    async with stub_server(handler, timeouts={"http_abandon_s": 0.0}) as (_, server):
+        response_id = await leave(server, stream=stream, **hold)
+        run = await alone(server, response_id)
+        assert run.abandon_timer is None
+        [call] = run.state.pending_calls
+        output = {"type": "function_call_output", "call_id": call["call_id"], "output": "4"}
+        async with http(server) as client:
+            answer = await client.post(f"/v1/responses/{response_id}/inject", json={"input": [output]})
+        assert answer.status_code == 200
+        assert (await ended(server, response_id))["status"] == "completed"
+
+
+async def test_seconds_count_for_a_create_that_holds_its_calls_too() -> None:
+    fields = {"tools": TOOLS, "antiphon": {"client_tools": "hold", "on_disconnect": 0.3}}
+    async with stub_server(stub.calls(("look", "{}"))) as (_, server):
+        response_id = await leave(server, stream=True, **fields)
+        (state,) = list(server.app.registry)
+        await until(lambda: state.terminal is not None)
+        assert (await ended(server, response_id))["status"] == "cancelled"
 
 
 async def test_seconds_count_for_sockets_too_and_none_is_for_ever() -> None:

@@ -12,7 +12,9 @@ from tests.http.calling import UNKNOWN_ID, begin, follow, http
 from tests.session.held import TOOLS, calling, output, outputs, state_of, tenants
 from tests.session.play import until
 from tests.support.gap_checker import check_run
+from tests.support.http_client import open_sse
 from tests.support.server import RunningServer, running_server
+from tests.support.ws_client import ws_client
 
 HOLD: dict[str, Any] = {"client_tools": "hold"}
 
@@ -159,6 +161,53 @@ async def test_claims_over_http_belong_to_the_instance_in_the_header() -> None:
                 async for line in lines:
                     if line == "data: [DONE]":
                         break
+
+
+async def created_by(server: RunningServer, instance: str, **fields: Any) -> tuple[str, str]:
+    """A background run of an instance that waits for its call: its id and that of the call."""
+    sent = {"model": calling(server.data_dir, 1), "input": "x", "tools": TOOLS, "background": True, **fields}
+    async with http(server, **{"X-Antiphon-Instance": instance}) as client:
+        run_id = (await client.post("/v1/responses", json={"antiphon": HOLD, **sent})).json()["id"]
+    await until(lambda: state_of(server, run_id)["state"] == "waiting_for_tool", "the run waiting")
+    return run_id, state_of(server, run_id)["pending_calls"][0]["call_id"]
+
+
+async def test_the_instance_that_made_a_background_run_claims_its_calls_wherever_it_turns_up() -> None:
+    async with running_server() as server, ws_client(server.ws_url) as socket:
+        run_id, call_id = await created_by(server, "cli")
+        named = {"call_id": call_id}
+
+        async def claim(instance: str) -> tuple[int, str | None]:
+            answer = (await post(server, run_id, "claim", named, instance=instance)).json()
+            if "error" in answer:
+                return 0, answer["error"]["code"]
+            released = {**named, "fence": answer["fence"]}
+            assert (await post(server, run_id, "release", released, instance=instance)).status_code == 200
+            return answer["fence"], None
+
+        assert await claim("other") == (0, "not_eligible")
+        assert await claim("cli") == (1, None), "by asking it is there"
+        url = f"{server.url}/v1/responses/{run_id}?stream=true"
+        async with open_sse("GET", url, headers={"X-Antiphon-Instance": "cli"}):
+            await until(lambda: len(state_of(server, run_id)["pending_calls"][0]["eligible"]) == 1, "being asked")
+            assert await claim("cli") == (2, None)
+        await until(lambda: state_of(server, run_id)["participants"] == [], "the stream being over")
+        mine = (await socket.hello(client={"name": "t", "instance_id": "cli"}))["connection_id"]
+        attached = await socket.attach(run_id, after="now")
+        assert attached["state"]["pending_calls"][0]["eligible"] == [mine]
+        reply = await socket.command("antiphon:claim", response_id=run_id, call_id=call_id)
+        assert reply["fence"] == 3
+
+
+async def test_while_the_creator_of_a_background_run_is_attached_nobody_else_is_asked() -> None:
+    async with running_server() as server, ws_client(server.ws_url) as owner, ws_client(server.ws_url) as other:
+        run_id, call_id = await created_by(server, "cli")
+        theirs = (await other.hello(tools=[{"name": "look"}]))["connection_id"]
+        assert (await other.attach(run_id, after="now"))["state"]["pending_calls"][0]["eligible"] == [theirs]
+        mine = (await owner.hello(client={"name": "t", "instance_id": "cli"}))["connection_id"]
+        assert (await owner.attach(run_id, after="now"))["state"]["pending_calls"][0]["eligible"] == [mine]
+        reply = await other.command("antiphon:claim", response_id=run_id, call_id=call_id)
+        assert reply["code"] == "not_eligible"
 
 
 @pytest.mark.parametrize(

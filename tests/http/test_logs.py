@@ -75,7 +75,14 @@ async def everything(url: str, key: str) -> None:
     fields: dict[str, Any] = {
         "instructions": "SECRETRULES",
         "metadata": {"k": "SECRETMETA"},
-        "tools": [{"type": "mcp", "server_label": "m", "server_url": "https://x", "authorization": "SECRETMCP"}],
+        "tools": [
+            {
+                "type": "mcp",
+                "server_label": "m",
+                "server_url": "https://x?k=SECRETQUERY",
+                "authorization": "SECRETMCP",
+            }
+        ],
     }
     async with httpx2.AsyncClient(base_url=url, timeout=20, trust_env=False) as client:
 

@@ -226,6 +226,28 @@ async def test_labels_of_tool_and_connection_target_the_run_that_has_them_too() 
         await blue.collect_run(lane)
 
 
+async def test_the_answer_to_an_attach_says_who_is_asked_from_that_moment_on() -> None:
+    async with running_server() as server, connected(server.ws_url) as other:
+        async with connected(server.ws_url) as owner:
+            run = await hold(owner, calling(server.data_dir, 1), antiphon={"labels": {"workspace": "blue"}})
+            await waits(server, run)
+        await until(lambda: state_of(server, run.id)["participants"] == [], "the creator being gone")
+
+        async def asked(workspace: str) -> tuple[Any, Any]:
+            await hello(other, tools=[{"name": "look", "labels": {"workspace": workspace}}])
+            state = (await other.attach(run.id, after="now"))["state"]
+            return state["pending_calls"][0]["eligible"], [row["connection"] for row in state["participants"]]
+
+        mine = (await hello(other))["connection_id"]
+        assert await asked("blue") == ([mine], [mine])
+        assert await asked("red") == ([], [mine])
+        assert await asked("blue") == ([mine], [mine])
+        assert len(server.app.engine.directory.live_runs()[0].roster) == 1
+        await other.command("antiphon:detach", response_id=run.id)
+        assert state_of(server, run.id)["participants"] == []
+        await taken(other, run.id, output(run.call_ids[0]))
+
+
 async def test_with_nobody_to_ask_the_run_waits_and_says_so() -> None:
     async with running_server() as server:
         async with connected(server.ws_url) as owner:

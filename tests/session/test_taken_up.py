@@ -150,12 +150,13 @@ MCP = {
     "server_url": "https://nowhere.invalid/mcp",
     "authorization": "swordfish",
 }
+QUERY = {"type": "mcp", "server_label": "theirs", "server_url": "https://nowhere.invalid/mcp?key=swordfish"}
 
 
 @pytest.mark.parametrize(
     "fields",
-    [TOKEN, {**HOLD, "tools": [LOOK, MCP]}, {**HOLD, "store": False}],
-    ids=["a caller's token", "credentials of an MCP server", "not stored"],
+    [TOKEN, {**HOLD, "tools": [LOOK, MCP]}, {**HOLD, "tools": [LOOK, QUERY]}, {**HOLD, "store": False}],
+    ids=["a caller's token", "credentials of an MCP server", "a query of its address", "not stored"],
 )
 @pytest.mark.parametrize("how", [signal.SIGKILL, signal.SIGTERM], ids=["killed", "stopped"])
 async def test_a_run_that_lives_from_what_is_nowhere_stored_is_lost(

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import sqlite3
+import threading
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -147,6 +148,55 @@ async def test_the_end_of_a_run_does_not_wait_for_ever_for_events_that_the_store
             with pytest.raises(StorageError):
                 await journal.end(run_log, ending("resp_1", number=1), 0.1)
         journal.close(run_log)
+
+
+def slow_first_write(writer: SqliteWriter) -> threading.Event:
+    """Keep the next submission from being written until the event is set."""
+    submit, may = writer.submit, threading.Event()
+
+    def held_up(work: Callable[[sqlite3.Connection], Any]) -> Any:
+        def later(connection: sqlite3.Connection) -> Any:
+            assert may.wait(10)
+            return work(connection)
+
+        writer.submit = submit  # type: ignore[method-assign]
+        return submit(later)
+
+    writer.submit = held_up  # type: ignore[method-assign]
+    return may
+
+
+async def test_a_flush_waits_for_a_checkpoint_that_is_on_its_way_alone(tmp_path: Path) -> None:
+    async with database(tmp_path) as db:
+        journal, run_log = opened(db, "resp_1", flush_ms=1000)
+        await journal.flush(run_log)
+        may = slow_first_write(db.writer)
+        journal.checkpoint(run_log, b"kept")
+        first = asyncio.create_task(journal.flush(run_log))
+        await asyncio.sleep(0)
+        second = asyncio.create_task(journal.flush(run_log))
+        for _ in range(10):
+            await asyncio.sleep(0)
+        assert not second.done()
+        may.set()
+        await second
+        assert db.rows("SELECT payload FROM checkpoints") == [(b"kept",)]
+        await first
+
+
+async def test_a_flush_whose_caller_was_cancelled_is_carried_through_and_holds_up_nothing(tmp_path: Path) -> None:
+    async with database(tmp_path) as db:
+        journal, run_log = opened(db, "resp_1", flush_ms=5)
+        may = slow_first_write(db.writer)
+        journal.append(run_log, [event(0)], 0)
+        flushing = asyncio.create_task(journal.flush(run_log))
+        await asyncio.sleep(0)
+        flushing.cancel()
+        await asyncio.gather(flushing, return_exceptions=True)
+        may.set()
+        journal.append(run_log, [event(1)], 1)
+        await until(lambda: run_log.durable == 1)
+        assert await stored_events(db, "resp_1") == [event(0), event(1)]
 
 
 async def test_events_leave_memory_only_when_they_are_durable_and_are_read_back(tmp_path: Path) -> None:

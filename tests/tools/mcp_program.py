@@ -43,6 +43,7 @@ options.add_argument("--many", type=int, default=0)
 options.add_argument("--port", type=int, default=0)
 options.add_argument("--list", choices=["good", "die", "hang", "endless", "bad-schema"], default="good")
 options.add_argument("--noise", action="store_true")
+options.add_argument("--complain", type=int, default=0, help="lines for standard error")
 given = options.parse_args()
 
 
@@ -110,6 +111,8 @@ server: Server[Any] = Server("program", on_list_tools=list_tools, on_call_tool=c
 async def serve_stdio() -> None:
     if given.noise:
         print("Welcome! This is no JSON.", flush=True)
+    for number in range(given.complain):
+        print(f"complaint {number} " + "x" * 2000, file=sys.stderr, flush=True)
     note(f"start {os.getpid()}")
     async with stdio_server() as (incoming, outgoing):
         await server.run(incoming, outgoing, server.create_initialization_options())
@@ -125,7 +128,7 @@ async def serve_http() -> None:
     async def app(scope: Any, receive: Any, send: Any) -> None:
         if scope["type"] == "http":
             headers = {name.decode(): value.decode() for name, value in scope["headers"]}
-            note("http " + json.dumps(headers))
+            note("http " + json.dumps({**headers, "query": scope["query_string"].decode()}))
             if headers.get("x-redirect"):
                 head = {"type": "http.response.start", "status": 307}
                 await send({**head, "headers": [(b"location", headers["x-redirect"].encode())]})

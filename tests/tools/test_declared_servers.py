@@ -11,6 +11,7 @@ import structlog
 
 from antiphon.errors import RequestError
 from antiphon.tools.addresses import is_public
+from antiphon.tools.declared import read_server
 from tests.tools.running import call, headers_seen, http_program, named, notes_of, opened, toolbox
 from tests.upstream.calling import FastClock
 
@@ -223,6 +224,26 @@ async def test_credentials_go_to_the_server_and_nowhere_else(tmp_path: Path) -> 
                 ]
     assert {(h["authorization"], h["x-org"]) for h in headers_seen(notes)} == {("Bearer t0ken-of-ann", "org-17")}
     assert not [text for text in [*shown, repr(lines)] if "t0ken" in text or "org-17" in text]
+
+
+async def test_a_credential_in_the_query_goes_to_the_server_and_nowhere_else(tmp_path: Path) -> None:
+    with structlog.testing.capture_logs() as lines:
+        async with http_program(tmp_path / "notes") as port:
+            async with toolbox(resolve=Names(["127.0.0.1"]), tools=local(port)) as box:
+                shown: list[str] = []
+                for token in ("t0ken-of-ann", "t0ken-of-bob"):
+                    declared = server(f"http://mcp.test:{port}/mcp?org=acme&api_key={token}%2B")
+                    shown.append(repr(read_server(declared, box._settings)))
+                    async with opened(box, declared) as tools:
+                        echo = named(tools)["echo"]
+                        assert (await call(echo, {"text": f"{token}+"})).output == "[secret]"
+                        shown += [repr(vars(echo)), repr(tools.lists), repr(vars(box._cache))]
+                assert len(box._cache._lists) == 2, "a list is kept by credential"
+    assert not [text for text in [*shown, repr(lines)] if "t0ken" in text]
+    assert {headers["query"] for headers in headers_seen(tmp_path / "notes")} == {
+        "org=acme&api_key=t0ken-of-ann%2B",
+        "org=acme&api_key=t0ken-of-bob%2B",
+    }
 
 
 async def test_a_list_is_kept_by_credential_and_tenant(tmp_path: Path) -> None:

@@ -108,6 +108,31 @@ async def test_bytes_that_are_no_text_are_an_error() -> None:
         assert "not text" in ((await call(await tool_of(box))).error or "")
 
 
+@pytest.mark.parametrize("kind", ["application/json", "application/problem+json; charset=utf-8"])
+@pytest.mark.parametrize("data", [b'{"found": 1', b"<html>", b""])
+async def test_json_that_is_broken_is_an_error(kind: str, data: bytes) -> None:
+    async with StubUpstream(answering(data, head=f"content-type: {kind}\r\n")) as stub:
+        async with toolbox(tool=[lookup(stub.url)]) as box:
+            result = await call(await tool_of(box))
+    assert result.output is None and result.error == "The tool's server answered with JSON that is broken."
+
+
+@pytest.mark.parametrize(
+    ("kind", "data"),
+    [("application/json", b' {"found": [1, "\xc3\xa4"]}\n'), ("text/plain", b'{"found": 1'), ("", b"{")],
+)
+async def test_whole_json_and_any_other_text_is_the_output_as_it_is(kind: str, data: bytes) -> None:
+    async with StubUpstream(answering(data, head=f"content-type: {kind}\r\n" if kind else "")) as stub:
+        async with toolbox(tool=[lookup(stub.url)]) as box:
+            assert (await call(await tool_of(box))).output == data.decode()
+
+
+async def test_no_content_is_an_empty_output() -> None:
+    async with StubUpstream(answering(b"", 204, "content-type: application/json\r\n")) as stub:
+        async with toolbox(tool=[lookup(stub.url)]) as box:
+            assert (await call(await tool_of(box))).output == ""
+
+
 async def test_a_server_that_hangs_costs_the_timeout_and_loses_its_connection() -> None:
     async def hang(request: StubRequest, conn: StubConn) -> None:
         await conn.held()

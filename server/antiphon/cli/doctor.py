@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import socket
-from collections.abc import Awaitable, Callable
 from pathlib import Path
 
 import orjson
@@ -12,14 +11,13 @@ from rich.console import Console
 from rich.markup import escape
 from rich.table import Table
 
+from antiphon.cli.doctor_tools import Check, tool_checks
 from antiphon.clock import SystemClock
 from antiphon.errors import AntiphonError, UpstreamError
+from antiphon.runs.compaction.sealing import Sealer
 from antiphon.settings import Settings, UpstreamSettings
 from antiphon.store.database import migrate
 from antiphon.upstream.build import build_upstreams, http_upstream
-
-Check = Callable[[], Awaitable[str]]
-"""Gives what was found; raises AntiphonError or OSError for what is wrong."""
 
 
 async def examine(settings: Settings, config: Path | None, console: Console) -> bool:
@@ -57,6 +55,14 @@ def _checks(settings: Settings, config: Path | None) -> list[tuple[str, Check]]:
             probe.bind((settings.host, settings.port))
         return f"{settings.host}:{settings.port} is free"
 
+    async def seal_key() -> str:
+        path = settings.data_path / "seal.key"
+        if settings.seal_key is None and not path.exists():
+            return f"{path} will be made"
+        given = settings.seal_key.get_secret_value() if settings.seal_key is not None else None
+        await asyncio.to_thread(Sealer(given, path).load)
+        return str(path) if given is None else "seal_key is configured"
+
     async def upstreams() -> str:
         router = build_upstreams(settings, SystemClock(), config)
         try:
@@ -69,8 +75,10 @@ def _checks(settings: Settings, config: Path | None) -> list[tuple[str, Check]]:
         ("data folder", data_folder),
         ("database", database),
         ("address", port),
+        ("seal key", seal_key),
         ("models", upstreams),
         *((f"upstream {one.name}", _reaches(one, settings)) for one in settings.upstreams),
+        *tool_checks(settings, config),
     ]
 
 

@@ -57,6 +57,7 @@ def serve(
 def doctor(config: Config = None, data_dir: DataDir = None) -> None:
     """Print the effective configuration (secrets masked) and check everything the server depends on."""
     settings, path = _load(config, data_dir=data_dir)
+    configure_logs("error", settings.log_format)  # what is wrong stands in the table
     if not asyncio.run(examine(settings, path, console)):
         raise typer.Exit(1)
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from typing import Any
 
 import orjson
@@ -36,6 +37,8 @@ _FORWARDED = (
 )
 """Fields of the Responses API that an upstream gets as the client sent them. The chain, storage and delivery
 are ours, so `previous_response_id`, `conversation`, `store`, `stream` and `background` are not among them."""
+
+_USER = re.compile(r"^([^/?#]*//)[^/?#]*@")
 
 
 def model_body(raw: dict[str, Any], model: str, history: bytes, *, native_compaction: bool = False) -> bytes:
@@ -83,12 +86,22 @@ def without_credentials(raw: dict[str, Any]) -> dict[str, Any]:
     return raw
 
 
+def bare_url(url: str) -> str:
+    """An address without the parts that may hold credentials: name and password, query, fragment."""
+    return _USER.sub(r"\1", re.split(r"[?#]", url, maxsplit=1)[0])
+
+
 def _secret_keys(tool: Any) -> list[str]:
     if not isinstance(tool, dict) or tool.get("type") != "mcp":
         return []
-    return [key for key in ("authorization", "headers") if tool.get(key)]
+    found = [key for key in ("authorization", "headers") if tool.get(key)]
+    url = tool.get("server_url")
+    return [*found, "server_url"] if isinstance(url, str) and bare_url(url) != url else found
 
 
 def _without_secrets(tool: Any) -> Any:
     secret = _secret_keys(tool)
-    return {key: value for key, value in tool.items() if key not in secret} if secret else tool
+    if not secret:
+        return tool
+    kept = {key: value for key, value in tool.items() if key not in secret}
+    return {**kept, "server_url": bare_url(tool["server_url"])} if "server_url" in secret else kept

@@ -76,6 +76,10 @@ class Roster:
             self._attached[participant.connection] = participant
         return known is None or creator
 
+    def created_by(self, who: Identity) -> None:
+        """The create that began the run came from here, whether or not it stays attached."""
+        self._creators.add(who)
+
     def leave(self, connection: str) -> bool:
         """One attachment less; whether the connection has left the run."""
         self._times[connection] -= 1

@@ -77,6 +77,13 @@ class SteerBook:
         self._steers.append(steer)
         return steer
 
+    def withdraw(self, steer: Steer) -> bool:
+        """Forget a steer as if it had never been taken; False if the end of the run has made something of it."""
+        if self._settled:
+            return False
+        self._steers.remove(steer)
+        return True
+
     def settle(self, outcome: Outcome, open_calls: bool) -> Settlement:
         """The run's end is decided: what that means for its steers, told once. Their stage changes with it.
 

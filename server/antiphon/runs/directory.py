@@ -133,8 +133,7 @@ class RunDirectory:
         """Something to attach to. Raises RequestError `response_not_found`, StorageError."""
         run = self.live(response_id, principal)
         if run is not None:
-            row = run.state.row() | {"head": run.log.shown}
-            return Source(run.log, row, b"", run)
+            return Source(run.log, live_state(run), b"", run)
         stored = await self.stored(response_id, principal)
         head = stored.terminal_number if stored.terminal_number is not None else await self._reader.head(stored.id)
         run_log = self._journal.open_ended(stored.id, stored.epochs, head)
@@ -237,6 +236,11 @@ def _items_of(row: StoredResponse, ids: Collection[str]) -> dict[str, dict[str, 
 
 def _size(turn: Turn) -> int:
     return len(turn.input) + len(turn.output) + len(turn.compacted or b"")
+
+
+def live_state(run: Run) -> dict[str, Any]:
+    """The state of a run of this process, with the head that readers see."""
+    return run.state.row() | {"head": run.log.shown}
 
 
 def may_see(principal: Principal, run: Run) -> bool:

@@ -21,6 +21,7 @@ from antiphon.runs.start.idempotency import IdempotencyKeys
 from antiphon.runs.start.inputs import InputReader
 from antiphon.runs.start.opening import RunOpener
 from antiphon.runs.start.preparing import Preparer
+from antiphon.runs.steering.following import Successors
 from antiphon.runs.steering.pending import PendingSteers
 from antiphon.runs.steering.steering import Steering
 from antiphon.runs.supervisor import Supervisor
@@ -85,12 +86,13 @@ class Engine:
             clock=clock,
             ids=ids,
         )
-        self.steering = self._steering(pending_steers, ender)
+        successors = Successors(reader, writer, self.service)
+        self.steering = self._steering(pending_steers, ender, successors)
         self.steering.on_waiting = lambda run: journal.checkpoint(
             run.log, checkpoint(self.parts, run, waiting=True)
         )
         resumer = self._resumer(reader)
-        self.recovery = Recovery(reader, writer, resumer, settings.journal, clock, ids)
+        self.recovery = Recovery(reader, writer, resumer, successors, settings.journal, clock, ids)
         self.janitor = Janitor(writer, registry, keys, clock, settings.journal.retention_s)
 
     def _resumer(self, reader: ResponseReader) -> Resumer:
@@ -105,10 +107,12 @@ class Engine:
             supervisor=self.supervisor,
         )
 
-    def _steering(self, pending: PendingSteers, ender: RunEnder) -> Steering:
+    def _steering(self, pending: PendingSteers, ender: RunEnder, successors: Successors) -> Steering:
         return Steering(
             service=self.service,
             pending=pending,
+            journal=self.journal,
+            successors=successors,
             directory=self.directory,
             supervisor=self.supervisor,
             registry=self.registry,

@@ -25,9 +25,13 @@ from antiphon.settings import UpstreamSettings
 
 @dataclass(slots=True, eq=False)
 class CreatorConnection:
-    """The socket a create came over, as it is now: its session keeps this true."""
+    """The socket a create came over, as it is now: its session keeps this true.
+
+    instance: the client's name for itself that stays the same over reconnects, None without one.
+    """
 
     id: str
+    instance: str | None = None
     said_hello: bool = False
     open: bool = True
 
@@ -37,7 +41,7 @@ class Create:
     """One create, from whatever transport. raw: the object as the client sent it, with the fields we do not read.
 
     caller_token: the caller's own upstream credential; it lives in the owner's memory only.
-    connection: None over HTTP.
+    connection: None over HTTP. instance: of the client that sent it, None if it did not say.
     """
 
     request: CreateRequest
@@ -46,6 +50,7 @@ class Create:
     idempotency_key: str | None = None
     caller_token: str | None = field(default=None, repr=False)
     connection: CreatorConnection | None = None
+    instance: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -109,6 +114,7 @@ class Run:
     (None: for ever). stop: why it must end early. executing: its task has begun. done: set when the terminal
     has been shown. steers: what was said to it while it ran. successor_id: reserved by the first of them, None
     again if nothing follows by itself; successor: the run that follows, once it is there (None: it cannot be).
+    following: the create of that run as it is kept with the terminal.
     held: calls that wait for clients, None if there never were any. roster: who is attached. suspended: this
     process stops while the run waits; left: set when all of it is stored for the next one.
     """
@@ -138,6 +144,7 @@ class Run:
     steers: SteerBook = field(default_factory=SteerBook)
     successor: asyncio.Future[Run | None] | None = None
     successor_id: str | None = None
+    following: bytes | None = None
     loop: Loop = field(default_factory=Loop)
     resumable: bool = True
     suspended: bool = False
@@ -157,7 +164,12 @@ class Run:
     @property
     def can_suspend(self) -> bool:
         """Whether the run only waits, and another process could go on with it."""
-        return self.loop.activity == "clients" and self.stored and self.resumable and self.phase == "streaming"
+        return self.executing and self.only_waits and self.stored and self.resumable
+
+    @property
+    def only_waits(self) -> bool:
+        """Whether nothing is left of its round but the answers of clients: a checkpoint holds all of it."""
+        return self.loop.activity == "clients" and self.phase == "streaming"
 
     @property
     def steerable_now(self) -> bool:

@@ -187,7 +187,7 @@ class RunService:
         prepared = await self._preparer.prepare(create, principal, memory, steered)
         self._admit(principal)  # preparing may have waited, and a drain may have begun
         run = self._opener.open(create, principal, prepared, response_id or self._ids.mint("resp"))
-        self._write_row(run, prepared, digest)
+        self._write_row(run, prepared, digest, follows=response_id is not None)
         self._directory.add(run)
         self._receipt(run)
         if run.request.is_warm_up:
@@ -221,14 +221,14 @@ class RunService:
         """Whether the caller's tenant may name this model (if it exists)."""
         return self._preparer.may_use(principal, model)
 
-    def _write_row(self, run: Run, prepared: Prepared, digest: bytes | None) -> None:
+    def _write_row(self, run: Run, prepared: Prepared, digest: bytes | None, *, follows: bool) -> None:
         key: IdempotencyRecord | None = None
         if digest is not None and run.create.idempotency_key is not None:
             name = run.create.idempotency_key
             expires_at = self._keys.record(run.principal, name, digest, run.id)
             key = IdempotencyRecord(run.principal.tenant, run.principal.id, name, digest, run.id, expires_at)
         if run.stored:
-            self._opener.write_row(run, prepared, key)
+            self._opener.write_row(run, prepared, key, follows=follows)
 
     def _receipt(self, run: Run) -> None:
         request = run.request

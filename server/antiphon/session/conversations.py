@@ -7,6 +7,7 @@ from collections import deque
 from antiphon.core.principal import Principal
 from antiphon.core.run_state import RunState
 from antiphon.errors import RequestError
+from antiphon.runs.directory import live_state
 from antiphon.runs.engine import Engine
 from antiphon.runs.run import Run
 from antiphon.session.attachments import Attachments
@@ -45,7 +46,7 @@ class Conversations:
         new = [run for run in runs if self._attachments.lane_of(run.id) is None]
         if len(new) > self._attachments.free:
             raise self._attachments.too_many()
-        rows = [run.state.row() | {"head": run.log.shown} for run in runs]
+        rows = [live_state(run) for run in runs]
         if newest is not None:
             rows.append(newest)
         reply = {"type": "antiphon:attached", "id": command_id, "conversation_id": conversation_id, "runs": rows}

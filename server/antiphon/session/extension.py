@@ -14,6 +14,7 @@ from antiphon.core.faults import refusal
 from antiphon.core.principal import Principal
 from antiphon.core.run_state import RunState
 from antiphon.errors import AntiphonError, RequestError
+from antiphon.runs.directory import live_state
 from antiphon.runs.engine import Engine
 from antiphon.runs.run import CreatorConnection, Run
 from antiphon.session.attachment import Attachment
@@ -150,6 +151,7 @@ class Extension:
                 param="protocol",
             )
         self._connection.said_hello = True
+        self._connection.instance = command.client.instance_id
         self.presence.hello(command)
         settings = self._engine.settings
         return {
@@ -190,12 +192,18 @@ class Extension:
         source = await self._engine.directory.source(response_id, self._principal)
         plan = await self._engine.directory.plan(source, command.after, command.epoch)
         lane = self._attachments.choose_lane(command.stream_id, response_id)
+        run = source.run
+        if run is not None:
+            self.presence.join(run)  # now, so that the state in the answer knows this client already
         previous = self._attachments.lane_of(response_id)
         if previous is not None:
             self._attachments.drop(previous)
+        state = live_state(run) if run is not None else source.state
         reply = {"type": "antiphon:attached", "id": command.id, **attached_fields(lane, source, plan)}
-        send_json(self._socket, reply | {"state": source.state})
+        send_json(self._socket, reply | {"state": state})
         self._attachments.open(lane, source, plan)
+        if run is not None:
+            self.presence.leave(run)
         return None
 
     def _dropped(self, run: Run) -> None:

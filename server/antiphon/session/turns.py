@@ -165,6 +165,7 @@ class Turns:
             idempotency_key=request.idempotency_key,
             caller_token=request.antiphon.upstream_authorization,
             connection=self._connection,
+            instance=self._connection.instance,
         )
         try:
             started = await self._engine.service.start(create, self._principal, self._memory)

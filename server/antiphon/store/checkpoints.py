@@ -1,4 +1,7 @@
-"""Where unfinished runs stand, so that another process can go on with them (see core/checkpoint.py)."""
+"""Where unfinished runs stand, so that another process can go on with them (see core/checkpoint.py).
+
+Of a run that ended and is followed by itself: what follows, until that has begun (see runs/steering/following.py).
+"""
 
 from __future__ import annotations
 
@@ -18,5 +21,5 @@ def keep(run_id: str, head: int, payload: bytes) -> Callable[[sqlite3.Connection
 
 
 def forget(connection: sqlite3.Connection, run_id: str) -> None:
-    """The run is over."""
+    """The run is over, or what follows it has begun."""
     connection.execute("DELETE FROM checkpoints WHERE run_id = ?", (run_id,))

@@ -20,7 +20,7 @@ class NewResponse:
     """The row of a run that begins.
 
     item_ids: those that the client gave to items of its input. request: the create without its input, for whoever
-    goes on with the run; None if nobody can.
+    goes on with the run; None if nobody can. follows: its parent's terminal announced it.
     """
 
     id: str
@@ -39,6 +39,7 @@ class NewResponse:
     run_state: bytes
     item_ids: Sequence[str] = ()
     request: bytes | None = None
+    follows: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,6 +57,7 @@ class Ending:
     """The terminal of a run: what the guarded write puts into its row.
 
     compacted_context: see `Turn.compacted`. item_ids: of the output, ours and the upstream's (None if unknown).
+    following: the create that follows by itself, kept until it has a row; None if none does, or none can be kept.
     """
 
     id: str
@@ -71,6 +73,7 @@ class Ending:
     http_status: int | None = None
     compacted_context: bytes | None = None
     item_ids: Sequence[tuple[str, str | None]] = ()
+    following: bytes | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -126,6 +129,8 @@ def begin(row: NewResponse, key: IdempotencyRecord | None) -> Callable[[sqlite3.
             ),
         )
         connection.executemany(_INSERT_ITEM, [(item_id, row.id, None) for item_id in row.item_ids])
+        if row.follows and row.previous_response_id is not None:
+            checkpoints.forget(connection, row.previous_response_id)
         if key is not None:
             connection.execute(
                 _INSERT_KEY,
@@ -168,7 +173,10 @@ def end(ending: Ending, chunks: Sequence[Chunk]) -> Callable[[sqlite3.Connection
         if changed == 0:
             row = connection.execute(_WINNER, (ending.id,)).fetchone()
             return Verdict(False, row[0] if row else None, row[1] if row else None)
-        checkpoints.forget(connection, ending.id)
+        if ending.following is not None:
+            checkpoints.keep(ending.id, ending.terminal_number, ending.following)(connection)
+        else:
+            checkpoints.forget(connection, ending.id)
         connection.executemany(_INSERT_ITEM, [(ours, ending.id, theirs) for ours, theirs in ending.item_ids])
         connection.executemany(_INSERT_CHUNK, chunks)
         return Verdict(True, ending.terminal_event, ending.terminal_number)
@@ -201,6 +209,7 @@ def delete(run_id: str) -> Callable[[sqlite3.Connection], None]:
         )
         connection.execute("DELETE FROM journal WHERE run_id = ?", (run_id,))
         connection.execute("DELETE FROM idempotency WHERE response_id = ?", (run_id,))
+        checkpoints.forget(connection, run_id)
         held_results.forget(connection, [(run_id,)])
 
     return work

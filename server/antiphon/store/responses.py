@@ -66,6 +66,16 @@ class Resumable:
     checkpoint: bytes | None
 
 
+@dataclass(frozen=True, slots=True)
+class Following:
+    """A successor that was announced and has no row. payload: see runs/steering/following.py."""
+
+    target: str
+    creator: str
+    tenant: str
+    payload: bytes
+
+
 _ROW = (
     responses.c.id,
     responses.c.tenant,
@@ -138,6 +148,15 @@ class ResponseReader:
         )
         rows = await self._all(query)
         return Resumable(*rows[0]) if rows else None
+
+    async def following(self) -> list[Following]:
+        """What the last process announced with a terminal and did not begin."""
+        query = (
+            sa.select(responses.c.id, responses.c.creator, responses.c.tenant, checkpoints.c.payload)
+            .join(checkpoints, checkpoints.c.run_id == responses.c.id)
+            .where(responses.c.terminal_event.is_not(None), _LIVE)
+        )
+        return [Following(*row) for row in await self._all(query)]
 
     async def terminal_without_event(self) -> list[StoredResponse]:
         """Decided runs whose log lacks the terminal event."""

@@ -34,20 +34,26 @@ def build_toolbox(
 ) -> Toolbox:
     """config: the configuration file in use, whose folder `parameters_file` starts from. Starts no MCP server.
 
-    Raises StartupError for a tool that cannot work.
+    Raises StartupError with a line for each tool that cannot work.
     """
     folder = config.parent if config is not None else Path.cwd()
     client = open_client()
     built_in = CurrentTime(clock)
     own = {built_in.spec.name: OwnTool(built_in)}
     servers: dict[str, ConfiguredServer] = {}
+    faults: list[str] = []
     for one in settings.tool:
-        if one.name in (*own, "web_search"):
-            raise StartupError(f"tool {one.name!r}: a built-in tool has this name; choose another")
-        if one.kind == "mcp":
-            servers[one.name] = _server(one, settings.tools, clock)
-        else:
-            own[one.name] = OwnTool(_own_tool(one, settings.tools, folder, client), one.always)
+        try:
+            if one.name in (built_in.spec.name, "web_search"):
+                raise StartupError(f"tool {one.name!r}: a built-in tool has this name; choose another")
+            if one.kind == "mcp":
+                servers[one.name] = _server(one, settings.tools, clock)
+            else:
+                own[one.name] = OwnTool(_own_tool(one, settings.tools, folder, client), one.always)
+        except StartupError as error:
+            faults.append(error.message)
+    if faults:
+        raise StartupError("\n".join(faults))
     return ServerTools(
         settings=settings.tools,
         own=own,
@@ -63,7 +69,7 @@ def _server(one: ToolSettings, bounds: ToolsSettings, clock: Clock) -> Configure
     credentials = Credentials.from_environment(one.name, one.headers_env)
     if one.command is not None:
         environment = environment_of(one.name, one.env_keys)
-        endpoint: Endpoint = StdioEndpoint(one.command, one.args, environment, bounds.mcp_message_bytes)
+        endpoint: Endpoint = StdioEndpoint(one.name, one.command, one.args, environment, bounds.mcp_message_bytes)
     else:
         endpoint = HttpEndpoint(one.url or "", credentials, bounds.mcp_message_bytes)
     return ConfiguredServer(one, McpServer(one.name, endpoint, clock), credentials)
@@ -121,7 +127,8 @@ def _spec(
     )
 
 
-def _search(one: WebSearchSettings, client: httpx2.AsyncClient) -> WebSearch:
+def search_key(one: WebSearchSettings) -> tuple[str | None, str | None]:
+    """The key of the search provider, and what to tell the operator if it is needed and not there."""
     key = one.key.get_secret_value() if one.key is not None else None
     missing = None
     if not key and one.key_env:
@@ -129,6 +136,11 @@ def _search(one: WebSearchSettings, client: httpx2.AsyncClient) -> WebSearch:
         missing = None if key else f"set the environment variable {one.key_env}"
     elif not key and one.provider != "http":
         missing = "set key_env in [web_search] to the variable that holds it"
+    return key, missing
+
+
+def _search(one: WebSearchSettings, client: httpx2.AsyncClient) -> WebSearch:
+    key, missing = search_key(one)
     provider = HttpSearchProvider(
         APIS[one.provider], client, url=one.url, key=key, missing=missing, max_bytes=_SEARCH_BYTES
     )

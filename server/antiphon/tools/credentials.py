@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import hashlib
 import os
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from urllib.parse import parse_qsl
 
 from antiphon.errors import StartupError
 
@@ -13,12 +14,16 @@ _SHORTEST_SECRET = 6
 
 
 class Credentials:
-    """Request headers that hold secrets. They show in no `repr`, and `digest` stands for them in keys."""
+    """Request headers that hold secrets. They show in no `repr`, and `digest` stands for them in keys.
 
-    __slots__ = ("_headers",)
+    query: of the address they are sent to, which may hold secrets too.
+    """
 
-    def __init__(self, headers: Mapping[str, str] | None = None) -> None:
+    __slots__ = ("_headers", "_query")
+
+    def __init__(self, headers: Mapping[str, str] | None = None, query: str = "") -> None:
         self._headers = dict(headers or {})
+        self._query = query
 
     @classmethod
     def from_environment(cls, tool: str, headers_env: Mapping[str, str]) -> Credentials:
@@ -32,15 +37,24 @@ class Credentials:
     def digest(self) -> str:
         """SHA-256 of all of them: equal for equal credentials."""
         joined = "\n".join(f"{name.lower()}:{value}" for name, value in sorted(self._headers.items()))
+        joined += f"\n?{self._query}" if self._query else ""
         return hashlib.sha256(joined.encode("utf-8", "surrogatepass")).hexdigest()
 
     def scrub(self, text: str) -> str:
         """The text without our secrets, for servers that repeat what they were sent."""
-        for value in self._headers.values():
-            for secret in (value, value.rpartition(" ")[2]):
-                if len(secret) >= _SHORTEST_SECRET:
-                    text = text.replace(secret, "[secret]")
+        for secret in self._secrets():
+            if len(secret) >= _SHORTEST_SECRET:
+                text = text.replace(secret, "[secret]")
         return text
+
+    def _secrets(self) -> Iterator[str]:
+        """The longer before the shorter that it holds."""
+        for value in self._headers.values():
+            yield from (value, value.rpartition(" ")[2])
+        yield self._query
+        for pair in self._query.split("&"):
+            yield pair.partition("=")[2]
+        yield from (value for _, value in parse_qsl(self._query))
 
     def __repr__(self) -> str:
         return f"Credentials({len(self._headers)} headers)"

@@ -53,12 +53,12 @@ class Approval:
 
 @dataclass(frozen=True, slots=True)
 class DeclaredServer:
-    """A `mcp` tool of a request. url: None where it names one of the configuration."""
+    """A `mcp` tool of a request. url: None where it names one of the configuration; its query may be a secret."""
 
     label: str
     allowed: Selection
     approval: Approval
-    url: str | None = None
+    url: str | None = field(default=None, repr=False)
     host: str = ""
     port: int = 0
     credentials: Credentials = field(default_factory=Credentials)
@@ -86,7 +86,9 @@ def read_server(tool: Mapping[str, Any], settings: ToolsSettings) -> DeclaredSer
     if not isinstance(url, str):
         raise _refused(f"MCP server {label!r}: server_url must be a string")
     host, port = _place(url, label, settings)
-    return DeclaredServer(label, allowed, approval, url, host, port, _credentials(tool, label))
+    return DeclaredServer(
+        label, allowed, approval, url, host, port, _credentials(tool, label, urlsplit(url).query)
+    )
 
 
 def read_domains(tool: Mapping[str, Any]) -> tuple[str, ...]:
@@ -138,7 +140,7 @@ def _is_allowed(host: str, port: int | None, parts: SplitResult, allowed: Sequen
     return False
 
 
-def _credentials(tool: Mapping[str, Any], label: str) -> Credentials:
+def _credentials(tool: Mapping[str, Any], label: str, query: str) -> Credentials:
     headers = tool.get("headers") or {}
     if not isinstance(headers, Mapping):
         raise _refused(f"MCP server {label!r}: headers must be an object")
@@ -157,7 +159,7 @@ def _credentials(tool: Mapping[str, Any], label: str) -> Credentials:
             raise _refused(f"MCP server {label!r}: authorization is given twice")
         # A token, as the API has it; somebody who writes the scheme too is understood.
         found["authorization"] = authorization if " " in authorization else f"Bearer {authorization}"
-    return Credentials(found)
+    return Credentials(found, query)
 
 
 def _selection(value: Any, label: str, key: str) -> Selection:

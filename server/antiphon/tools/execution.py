@@ -85,7 +85,8 @@ async def _execute_one(call: ToolCall, context: ToolContext) -> ToolResult:
     arguments: dict[str, Any] = {}
     action: Mapping[str, Any] | None = None
     try:
-        arguments = parse_arguments(call.arguments, spec.parameters, patterns=spec.server_label == OWN_LABEL)
+        ours = spec.server_label == OWN_LABEL
+        arguments = await parse_arguments(call.arguments, spec.parameters, patterns=ours)
         made = await _bounded(call.tool, arguments, context)
         output, action = _within_limit(spec, made.text), made.action
     except ToolError as failure:

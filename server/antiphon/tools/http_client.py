@@ -18,6 +18,8 @@ class Answer:
 
     status: int
     text: str
+    media_type: str = ""
+    """Lower case, without its parameters."""
 
     @property
     def ok(self) -> bool:
@@ -53,7 +55,9 @@ async def fetch(client: httpx2.AsyncClient, request: httpx2.Request, max_bytes: 
             if size > max_bytes:
                 raise ToolError(f"The output is larger than {max_bytes} bytes, the limit of this tool.")
             chunks.append(chunk)
-        return Answer(response.status_code, b"".join(chunks).decode(response.charset_encoding or "utf-8"))
+        text = b"".join(chunks).decode(response.charset_encoding or "utf-8")
+        media_type = response.headers.get("content-type", "").partition(";")[0].strip().lower()
+        return Answer(response.status_code, text, media_type)
     except httpx2.TransportError as error:
         raise ToolError(f"The tool's server broke off its answer ({type(error).__name__}).") from error
     except (UnicodeDecodeError, LookupError) as error:

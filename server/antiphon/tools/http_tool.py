@@ -6,7 +6,8 @@
 
     {<the arguments>}
 
-Any 2xx answer is the output as it is, JSON or text. Everything else is an error for the model, a redirect too.
+Any 2xx answer is the output as it is, JSON or text. Everything else is an error for the model: another status, a
+redirect, and what calls itself JSON and is none.
 """
 
 from __future__ import annotations
@@ -15,13 +16,15 @@ from typing import Any
 
 import httpx2
 import orjson
+from pydantic_core import from_json
 
 from antiphon.errors import ToolError
 from antiphon.ports import ToolContext, ToolOutput, ToolSpec
 from antiphon.tools.credentials import Credentials
-from antiphon.tools.http_client import fetch
+from antiphon.tools.http_client import Answer, fetch
 
 _SHOWN = 500
+_NO_CONTENT = 204
 
 
 class HttpTool:
@@ -51,4 +54,20 @@ class HttpTool:
         text = self._credentials.scrub(answer.text)
         if not answer.ok:
             raise ToolError(f"The tool's server answered {answer.status}: {text[:_SHOWN].strip() or '(no text)'}")
+        if _is_json(answer) and not _is_readable(answer.text):
+            raise ToolError("The tool's server answered with JSON that is broken.")
         return ToolOutput(text)
+
+
+def _is_json(answer: Answer) -> bool:
+    return answer.status != _NO_CONTENT and (
+        answer.media_type == "application/json" or answer.media_type.endswith("+json")
+    )
+
+
+def _is_readable(text: str) -> bool:
+    try:
+        from_json(text.removeprefix("\ufeff"))
+    except ValueError:
+        return False
+    return True

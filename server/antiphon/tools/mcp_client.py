@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable
-from contextlib import AbstractAsyncContextManager
+from collections.abc import AsyncGenerator, Callable
+from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from typing import TYPE_CHECKING, Any, Protocol
 
 import structlog
@@ -18,6 +18,7 @@ from mcp_types import (
     CallToolRequestParams,
     CallToolResult,
     Implementation,
+    ListToolsResult,
     Tool,
 )
 from pydantic import ValidationError
@@ -25,6 +26,7 @@ from pydantic import ValidationError
 from antiphon import __version__
 from antiphon.errors import ToolError
 from antiphon.ports import Clock
+from antiphon.tools.mcp_lists import LenientReader
 
 if TYPE_CHECKING:
     from mcp.client._transport import TransportStreams as Streams
@@ -54,8 +56,10 @@ class Endpoint(Protocol):
 class _Session:
     """A session in a task of its own: it must be opened and closed by the same one."""
 
-    def __init__(self, endpoint: Endpoint, on_end: Callable[[_Session], None]) -> None:
+    def __init__(self, endpoint: Endpoint, label: str, on_end: Callable[[_Session], None]) -> None:
         self._endpoint = endpoint
+        self._label = label
+        self._reader: LenientReader | None = None
         self._on_end = on_end
         self._closing = asyncio.Event()
         self._client: asyncio.Future[Client] = asyncio.get_running_loop().create_future()
@@ -70,8 +74,7 @@ class _Session:
         reason = "it ended before it was ready"
         try:
             info = Implementation(name="antiphon", version=__version__)
-            streams = self._endpoint.connect(self._finish)
-            async with Client(streams, client_info=info, cache=None) as client:
+            async with Client(self._streams(), client_info=info, cache=None) as client:
                 self._client.set_result(client)
                 await self._closing.wait()
         except (Exception, BaseExceptionGroup) as error:
@@ -81,6 +84,26 @@ class _Session:
                 self._client.set_exception(ToolError(reason))
                 self._client.exception()  # nobody may be waiting any more
             self._finish()
+
+    @asynccontextmanager
+    async def _streams(self) -> AsyncGenerator[Streams]:
+        async with self._endpoint.connect(self._finish) as (incoming, outgoing):
+            self._reader = LenientReader(incoming, self._label)
+            yield self._reader, outgoing
+
+    async def page(self, cursor: str | None) -> ListToolsResult:
+        """One page of its tools. A list that the SDK refuses for some of them is asked for again without those."""
+        client = await self.client()
+        reader = self._reader
+        assert reader is not None, "there is a client"
+        forgiven = reader.forgiving
+        try:
+            return await client.list_tools(cursor=cursor)
+        except ValidationError:
+            if forgiven:
+                raise
+            reader.forgive(client.protocol_version)
+        return await client.list_tools(cursor=cursor)
 
     def _finish(self) -> None:
         """No more requests: the other side is gone, though what was its process may still need an end."""
@@ -111,12 +134,12 @@ class McpServer:
 
     async def list_tools(self) -> list[Tool]:
         """Every tool it has. Raises ToolError."""
-        client = await self._ready()
+        session = self._current()
         tools: list[Tool] = []
         cursor: str | None = None
         for _ in range(_MAX_PAGES):
             try:
-                page = await client.list_tools(cursor=cursor)
+                page = await session.page(cursor)
             except (MCPError, ValidationError, ValueError) as error:
                 raise ToolError(reason_of(error)) from error
             tools += page.tools
@@ -132,7 +155,7 @@ class McpServer:
         """Make one call. Raises ToolError."""
         session_was_lost = False
         while True:
-            client = await self._ready()
+            client = await self._current().client()
             try:
                 result = await self._send(client, name, arguments, timeout_s)
             except MCPError as error:
@@ -172,7 +195,8 @@ class McpServer:
         if late:
             await asyncio.wait(late, timeout=_CLOSE_S)
 
-    async def _ready(self) -> Client:
+    def _current(self) -> _Session:
+        """The session, begun anew if it ended. Raises ToolError if that is too early."""
         session = self._session
         if session is None or session.ended:
             if self._closed:
@@ -180,10 +204,10 @@ class McpServer:
             pause_s = self._not_before - self._clock.monotonic()
             if pause_s > 0:
                 raise ToolError(f"it ended, and is not started again for another {pause_s:.1f} s")
-            session = self._session = _Session(self._endpoint, self._on_end)
+            session = self._session = _Session(self._endpoint, self.label, self._on_end)
             self._tasks.add(session.task)
             session.task.add_done_callback(self._tasks.discard)
-        return await session.client()
+        return session
 
     def _drop(self) -> None:
         session, self._session = self._session, None

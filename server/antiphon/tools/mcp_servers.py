@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import time
 from collections import OrderedDict
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
@@ -23,6 +24,8 @@ log = structlog.get_logger(__name__)
 
 _MAX_LISTS = 1024
 _MAX_NAME = 128
+_CHECK_CPU_S = 5.0
+"""For checking the schemas of one list, which takes about a millisecond each; the tools behind it are left out."""
 
 Rule = Callable[[tuple[str, bool]], bool]
 """A question about one tool: its name, and whether it says that it only reads."""
@@ -167,7 +170,10 @@ def _listed(tools: Sequence[McpTypesTool]) -> tuple[ListedTool, ...]:
 def _usable(tools: Sequence[ListedTool]) -> list[ListedTool]:
     """Those with a name and a schema that can be worked with: a bad one does not spoil the rest."""
     usable = []
+    until = time.thread_time() + _CHECK_CPU_S
     for tool in tools:
+        if time.thread_time() > until:
+            break
         try:
             check_schema(tool.parameters)
         except ValueError:

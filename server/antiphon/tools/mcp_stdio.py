@@ -11,6 +11,7 @@ import os
 import re
 import signal
 import sys
+import time
 from asyncio.subprocess import PIPE, Process
 from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager, suppress
@@ -23,11 +24,16 @@ from mcp.shared.message import SessionMessage
 from mcp_types import INTERNAL_ERROR, ErrorData, JSONRPCError
 from mcp_types.jsonrpc import jsonrpc_message_adapter
 
+from antiphon.tools.mcp_stderr import StderrLines
+
 if TYPE_CHECKING:
     from mcp.client._transport import TransportStreams as Streams
 
 _EXIT_S = 1.0
 """For leaving after its input was closed, and again after SIGTERM."""
+
+_LAST_WORDS_S = 0.25
+_STDERR_BYTES = 16 * 1024
 
 _ID_AHEAD = re.compile(rb'^\s*\{[^{}\[\]]*?"id"\s*:\s*(\d{1,18})\s*[,}]')
 _ID_BEHIND = re.compile(rb'"id"\s*:\s*(\d{1,18})\s*(?:,\s*"jsonrpc"\s*:\s*"2\.0"\s*)?\}\s*$')
@@ -40,7 +46,10 @@ Outgoing = MemoryObjectReceiveStream[SessionMessage]
 class StdioEndpoint:
     """A program that is an MCP server. environment: what it gets beside PATH, HOME and the like."""
 
-    def __init__(self, command: str, args: Sequence[str], environment: Mapping[str, str], max_bytes: int) -> None:
+    def __init__(
+        self, label: str, command: str, args: Sequence[str], environment: Mapping[str, str], max_bytes: int
+    ) -> None:
+        self._label = label
         self._command = command
         self._args = tuple(args)
         self._environment = dict(environment)
@@ -57,10 +66,12 @@ class StdioEndpoint:
             *self._args,
             stdin=PIPE,
             stdout=PIPE,
+            stderr=PIPE,
             env={**get_default_environment(), **self._environment},
             limit=self._max_bytes,
             start_new_session=sys.platform != "win32",
         )
+        silent = asyncio.Event()
         incoming, reader = anyio.create_memory_object_stream[SessionMessage | Exception](0)
         writer, outgoing = anyio.create_memory_object_stream[SessionMessage](0)
 
@@ -70,14 +81,21 @@ class StdioEndpoint:
             finally:
                 ended()
 
+        async def read_stderr() -> None:
+            try:
+                await _log_stderr(process, StderrLines(self._label))
+            finally:
+                silent.set()
+
         async with anyio.create_task_group() as group:
             group.start_soon(read)
             group.start_soon(_write, process, outgoing)
+            group.start_soon(read_stderr)
             try:
                 yield reader, writer
             finally:
                 with anyio.CancelScope(shield=True):
-                    await _end(process)
+                    await _end(process, silent)
                 group.cancel_scope.cancel()
                 for stream in (incoming, reader, writer, outgoing):
                     stream.close()
@@ -142,8 +160,19 @@ async def _write(process: Process, outgoing: Outgoing) -> None:
                 return  # its output ends too, and that is what counts
 
 
-async def _end(process: Process) -> None:
-    """Close its input, ask it to leave, kill it: the whole group, within twice `_EXIT_S`."""
+async def _log_stderr(process: Process, lines: StderrLines) -> None:
+    assert process.stderr is not None
+    with suppress(ConnectionError):
+        while piece := await process.stderr.read(_STDERR_BYTES):
+            lines.feed(piece, time.monotonic())
+    lines.close()
+
+
+async def _end(process: Process, silent: asyncio.Event) -> None:
+    """Close its input, ask it to leave, kill it: the whole group, within twice `_EXIT_S`.
+
+    silent: set when all of its standard error was read, where its last words are.
+    """
     assert process.stdin is not None
     with suppress(ConnectionError, RuntimeError):
         process.stdin.close()
@@ -152,6 +181,8 @@ async def _end(process: Process) -> None:
         if not await _left(process):
             _signal(process, signal.SIGKILL if sys.platform != "win32" else signal.SIGTERM)
             await _left(process)
+    with anyio.move_on_after(_LAST_WORDS_S):
+        await silent.wait()
     # A descendant may hold the pipe open; asyncio gives no public way to close our end of it.
     transport = getattr(process, "_transport", None)
     if transport is not None:

@@ -9,6 +9,7 @@ from typing import Any
 
 import httpx2
 
+from antiphon.core.model_body import bare_url
 from antiphon.errors import RequestError
 from antiphon.ports import Clock, OpenTools, Tool, ToolList
 from antiphon.settings_tools import OWN_LABEL, ToolSettings, ToolsSettings
@@ -200,7 +201,7 @@ class ServerTools:
             one.credentials,
             self._cache,
             tenant=tenant,
-            identity=f"url:{one.url}",
+            identity=f"url:{bare_url(one.url)}",
             timeout_s=settings.list_timeout_s,
             listed=True,
         )

@@ -55,14 +55,15 @@ class ResponsesApi:
         if create.background and not create.stored:
             raise RequestError("A background response has to be stored; leave store out.", param="background")
         origin: Origin = "background" if create.background else "sse" if create.stream else "http"
+        caller = caller_of(request, self._engine.ids)
         command = Create(
             request=create,
             raw=raw,
             origin=origin,
             idempotency_key=_idempotency_key(request) or create.idempotency_key,
             caller_token=request.headers.get(_UPSTREAM_TOKEN) or create.antiphon.upstream_authorization,
+            instance=caller.instance,
         )
-        caller = caller_of(request, self._engine.ids)
         started = await self._engine.service.start(command, _principal(request))
         if create.stream:
             source = await self._engine.directory.source(started.response_id, _principal(request))

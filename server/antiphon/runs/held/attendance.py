@@ -39,7 +39,11 @@ class _Notice:
 
 
 class Attendance:
-    """Keeps `RunState.participants` true. A change that comes with another one costs no revision of its own."""
+    """Keeps `RunState.participants` true. A change that comes with another one costs no revision of its own.
+
+    The state is true at once, so that who asks for it is told right; telling those who wait takes its time. In a
+    crowd, where each change would cost as much as the crowd is large, both do.
+    """
 
     def __init__(self, registry: RunRegistry, clock: Clock) -> None:
         self._registry = registry
@@ -51,11 +55,13 @@ class Attendance:
         if run.phase != "streaming":
             return
         notice = self._notices.get(run.id)
+        crowd = len(run.roster) > MAX_ROWS
+        if notice is None or not crowd:
+            self._show(run)
         if notice is not None:
             notice.more = True
             return
-        self._show(run)
-        wait_s = _SOON_S if len(run.roster) <= MAX_ROWS else _CROWD_S
+        wait_s = _CROWD_S if crowd else _SOON_S
         timer = asyncio.get_running_loop().call_later(wait_s, self._tell, run)
         self._notices[run.id] = _Notice(timer, run.state.revision)
 

@@ -25,13 +25,13 @@ from antiphon.core.held_calls import (
 from antiphon.core.participants import Participant, Presence
 from antiphon.core.principal import Principal
 from antiphon.core.run_state import State
-from antiphon.errors import AntiphonError, Draining, StorageError
+from antiphon.errors import AntiphonError, StorageError
 from antiphon.journal.sqlite import SqliteJournal
 from antiphon.ops.registry import RunRegistry
 from antiphon.ports import Clock
 from antiphon.runs.directory import RunDirectory
 from antiphon.runs.held.attendance import Attendance, shown_calls
-from antiphon.runs.held.claims import HeldClaims, calls_of, check_role
+from antiphon.runs.held.claims import HeldClaims, calls_of, check_role, refuse_suspended
 from antiphon.runs.run import Run
 from antiphon.settings import Settings
 from antiphon.store import held_results
@@ -75,7 +75,7 @@ class HeldRuns:
         self._clock = clock
         self._grace_s = settings.store.grace_s
         self._attendance = Attendance(registry, clock)
-        self.claims = HeldClaims(directory, writer, clock, self._claims_changed)
+        self.claims = HeldClaims(directory, journal, writer, clock, self._claims_changed)
         self._timers: dict[str, asyncio.TimerHandle] = {}
         self._lonely: dict[str, asyncio.TimerHandle] = {}
         self._complete: dict[str, asyncio.Event] = {}
@@ -213,8 +213,7 @@ class HeldRuns:
 
     async def _answer(self, run: Run, answers: list[GivenAnswer], sender: Sender) -> bool:
         """Whether it was a repeat. Raises RequestError, StorageError, Draining."""
-        if run.suspended:
-            raise Draining("The server is shutting down while this run waits; answer again when it is back.")
+        refuse_suspended(run)
         while True:
             new = calls_of(run).check(answers, sender, self._clock.now())
             if not new:

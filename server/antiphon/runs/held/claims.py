@@ -6,7 +6,8 @@ from collections.abc import Callable
 
 from antiphon.core.held_calls import Claim, HeldCalls, Sender, run_is_over
 from antiphon.core.principal import Principal
-from antiphon.errors import RequestError
+from antiphon.errors import Draining, RequestError
+from antiphon.journal.sqlite import SqliteJournal
 from antiphon.ports import Clock
 from antiphon.runs.directory import RunDirectory
 from antiphon.runs.run import Run
@@ -18,9 +19,15 @@ class HeldClaims:
     """Claims on the held calls of all live runs. changed: called after each change."""
 
     def __init__(
-        self, directory: RunDirectory, writer: SqliteWriter, clock: Clock, changed: Callable[[Run], None]
+        self,
+        directory: RunDirectory,
+        journal: SqliteJournal,
+        writer: SqliteWriter,
+        clock: Clock,
+        changed: Callable[[Run], None],
     ) -> None:
         self._directory = directory
+        self._journal = journal
         self._writer = writer
         self._clock = clock
         self._changed = changed
@@ -37,7 +44,8 @@ class HeldClaims:
     ) -> Claim:
         """Take a call for a while.
 
-        Raises RequestError as `HeldCalls.claim` does, `response_not_found` and `forbidden`; StorageError.
+        Raises RequestError as `HeldCalls.claim` does, `response_not_found` and `forbidden`; StorageError
+        and Draining.
         """
         run, held = await self._claimable(response_id, principal)
         eligible = self._is_asked(run, held, call_id, sender)
@@ -65,6 +73,7 @@ class HeldClaims:
         """Fences rise over restarts too, and a lease outlives them. Raises StorageError; then ask again."""
         self._changed(run)
         if run.stored:
+            await self._journal.flush(run.log)  # a claim that is kept needs its call, and the run that waits
             await self._writer.submit(held_results.keep_claim(run.id, call_id, claim))
 
     async def _claimable(self, response_id: str, principal: Principal) -> tuple[Run, HeldCalls]:
@@ -74,6 +83,7 @@ class HeldClaims:
         check_role(principal)
         if run is None:
             raise run_is_over()
+        refuse_suspended(run)
         return run, calls_of(run)
 
     def _is_asked(self, run: Run, held: HeldCalls, call_id: str, sender: Sender) -> bool:
@@ -92,6 +102,12 @@ def calls_of(run: Run) -> HeldCalls:
     if run.phase != "streaming" or run.stop is not None:
         held.close()
     return held
+
+
+def refuse_suspended(run: Run) -> None:
+    """Raises Draining for a run that another process will go on with."""
+    if run.suspended:
+        raise Draining("The server is shutting down while this run waits; send this again when it is back.")
 
 
 def check_role(principal: Principal) -> None:

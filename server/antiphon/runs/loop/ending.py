@@ -174,6 +174,7 @@ class RunEnder:
             http_status=outcome.http_status,
             compacted_context=run.loop.compacted,
             item_ids=[(item.id, item.upstream_id) for item in run.assembler.items],
+            following=run.following,
         )
 
     async def _decide(self, ending: Ending, run: Run) -> Verdict | None:

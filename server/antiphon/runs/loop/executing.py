@@ -82,8 +82,11 @@ async def _make(parts: LoopParts, run: Run, calls: list[ToolCall]) -> Mapping[st
     return {result.call_id: CallResult(result.output, result.error, result.action) for result in made}
 
 
-def ask(parts: LoopParts, run: Run) -> None:
-    """Calls of clients that are complete and shown from now on wait for their answers (hold mode)."""
+def ask(parts: LoopParts, run: Run) -> bool:
+    """Calls of clients that are complete and shown from now on wait for their answers (hold mode).
+
+    Gives whether there are new ones.
+    """
     asked, assembler = run.loop.asked, run.assembler
     new = [
         item
@@ -97,6 +100,7 @@ def ask(parts: LoopParts, run: Run) -> None:
         asked.update(item.call_id for item in new if item.call_id is not None)
         shown = [item.view(item.status) for item in new]
         parts.held.open(run, shown, side_effects=run.request.antiphon.side_effects)
+    return bool(new)
 
 
 def note_client_calls(run: Run) -> None:

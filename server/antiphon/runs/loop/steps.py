@@ -193,10 +193,13 @@ async def _consume(parts: LoopParts, run: Run, stream: AsyncIterator[Sequence[by
         except Exception:
             journal.append(run_log, events, first)  # what was produced before a fault of ours is not lost
             raise
-        if run.holds:
-            ask(parts, run)
+        asked = run.holds and ask(parts, run)
         if events:
             journal.append(run_log, events, first, last=assembler.outcome is not None and not _goes_on(run))
+        if asked and _is_whole(run):
+            # They may be answered before the model is done; an answer that was taken must not be lost with the
+            # run, as long as clients have seen nothing that is not in here.
+            journal.checkpoint(run_log, checkpoint(parts, run, waiting=True))
         if assembler.outcome is not None:
             if assembler.dropped:
                 log.debug("upstream_events_dropped", response_id=run.id, count=assembler.dropped)
@@ -204,6 +207,12 @@ async def _consume(parts: LoopParts, run: Run, stream: AsyncIterator[Sequence[by
         if run.steers.waiting and run.steerable_now:
             return STEERED
     return failed("upstream_error", "The upstream ended the stream without saying how.", http_status=502)
+
+
+def _is_whole(run: Run) -> bool:
+    """Whether a round that ended here would lack nothing but answers of clients."""
+    assembler = run.assembler
+    return not assembler.has_open_items and not any(item.owner == "server" for item in assembler.round_items)
 
 
 def _goes_on(run: Run) -> bool:

@@ -18,6 +18,7 @@ from antiphon.core.projection import project
 from antiphon.errors import AntiphonError, StorageError
 from antiphon.ports import Clock, Ids
 from antiphon.runs.recovery.resuming import REVISIONS, Resumer
+from antiphon.runs.steering.following import Successors
 from antiphon.settings import JournalSettings
 from antiphon.store import records
 from antiphon.store.records import Ending
@@ -39,11 +40,13 @@ class Recovery:
         reader: ResponseReader,
         writer: SqliteWriter,
         resumer: Resumer,
+        successors: Successors,
         settings: JournalSettings,
         clock: Clock,
         ids: Ids,
     ) -> None:
         self._resumer = resumer
+        self._successors = successors
         self._reader = reader
         self._writer = writer
         self._settings = settings
@@ -51,7 +54,10 @@ class Recovery:
         self._ids = ids
 
     async def recover(self) -> int:
-        """Go on with every run left behind, or end it; gives how many are lost. Raises StorageError."""
+        """Go on with every run left behind, or end it; gives how many are lost. Raises StorageError.
+
+        Successors that were announced and never begun begin now.
+        """
         for row in await self._reader.terminal_without_event():
             await self._append_decided(row)
         lost = 0
@@ -65,6 +71,7 @@ class Recovery:
                 lost += 1
         if lost:
             log.warning("runs_lost", count=lost)
+        await self._successors.begin_again()
         return lost
 
     async def _append_decided(self, row: StoredResponse) -> None:

@@ -136,7 +136,7 @@ class Resumer:
         stored, checkpoint = kept.stored, kept.checkpoint
         known = orjson.loads(stored.request)
         raw = {**known["create"], "input": orjson.loads(b"[%b]" % row.input)}
-        create = Create(parse_create(raw), raw, known["origin"])
+        create = Create(parse_create(raw), raw, known["origin"], instance=known.get("instance"))
         principal = Principal(row.creator, row.tenant, known["role"], known["tier"])
         parent = None
         if row.previous_response_id is not None:
@@ -158,6 +158,7 @@ class Resumer:
             state=state,
             abandon_s=self._opener.abandon_s(create),
             loop=_loop(checkpoint) if checkpoint is not None else Loop(),
+            roster=self._opener.roster(create, principal),
         )
         run.loop.declared = declared
         items = [_shown(item, index) for index, item in enumerate(project(events))] if checkpoint else []
@@ -219,6 +220,7 @@ def _loop(checkpoint: Checkpoint) -> Loop:
         usage=checkpoint.usage,
         calls_made=checkpoint.calls_made,
         waiting=checkpoint.waiting,
+        activity="clients" if checkpoint.waiting else "",
     )
 
 

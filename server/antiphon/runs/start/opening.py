@@ -8,6 +8,7 @@ from antiphon.core.assembly.assembler import Assembler
 from antiphon.core.assembly.response_object import ResponseObject
 from antiphon.core.cursor import Epochs
 from antiphon.core.history import encode_history
+from antiphon.core.participants import Roster, identity
 from antiphon.core.principal import Principal
 from antiphon.core.run_state import RunState
 from antiphon.journal.sqlite import SqliteJournal
@@ -67,6 +68,7 @@ class RunOpener:
                 after_approvals=prepared.input if calls_first else b"",
             ),
             resumable=prepared.request is not None,
+            roster=self.roster(create, principal),
         )
         run_log.append(_first_events(run), 0)
         state.head = run_log.head
@@ -77,8 +79,17 @@ class RunOpener:
         response = ResponseObject(response_id, created_at, {**create.raw, "store": create.request.stored})
         return Assembler(response, self._ids.mint)
 
-    def write_row(self, run: Run, prepared: Prepared, key: IdempotencyRecord | None) -> None:
-        """Have the row of a stored run written, together with its first events."""
+    def roster(self, create: Create, principal: Principal) -> Roster:
+        """Nobody is attached yet, but an instance that created the run is its creator wherever it turns up."""
+        roster = Roster()
+        if create.instance is not None:
+            roster.created_by(identity(principal.id, "", create.instance))
+        return roster
+
+    def write_row(
+        self, run: Run, prepared: Prepared, key: IdempotencyRecord | None, *, follows: bool = False
+    ) -> None:
+        """Have the row of a stored run written, together with its first events. follows: it was announced."""
         parent = prepared.parent
         context: bytes | None = run.input if run.input != prepared.client_input else None
         if parent is not None and not parent.stored:
@@ -101,15 +112,20 @@ class RunOpener:
             run_state=orjson.dumps(run.state.row()),
             item_ids=prepared.item_ids,
             request=prepared.request if run.resumable else None,
+            follows=follows,
         )
         self._journal.begin(run.log, row, key)
 
     def abandon_s(self, create: Create) -> float | None:
-        """Seconds the run outlives its last listener; None: for ever."""
-        wish = create.request.antiphon.on_disconnect
+        """Seconds the run outlives its last listener; None: for ever.
+
+        A run that holds its calls waits for whoever comes, so it does not end with its creator (PROTOCOL 8.5.2).
+        """
+        options = create.request.antiphon
+        wish = options.on_disconnect
         if isinstance(wish, float):
             return wish
-        if wish is None and create.origin in ("http", "sse"):
+        if wish is None and create.origin in ("http", "sse") and options.client_tools != "hold":
             return self._settings.timeouts.http_abandon_s
         return None
 

@@ -190,8 +190,9 @@ def _kept(create: Create, principal: Principal, *, approved: bool) -> bytes | No
     rest = {key: value for key, value in create.raw.items() if key != "input"}
     raw = without_credentials(rest)
     try:
-        who = {"origin": create.origin, "role": principal.role, "tier": principal.tier}
-        kept = orjson.dumps({"create": raw, "approved": approved, **who})
+        how = {"origin": create.origin, "instance": create.instance}
+        who = {"role": principal.role, "tier": principal.tier}
+        kept = orjson.dumps({"create": raw, "approved": approved, **how, **who})
     except TypeError as error:
         raise RequestError(f"The request cannot be kept: {error}.", code="invalid_json") from error
     return None if create.caller_token is not None or holds_credentials(rest) else kept

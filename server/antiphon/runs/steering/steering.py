@@ -15,13 +15,15 @@ from antiphon.core.history import OpenCall
 from antiphon.core.principal import Principal
 from antiphon.core.run_state import TERMINAL, RunState
 from antiphon.core.steering import STEERED, Steer, SteerBook
-from antiphon.errors import AntiphonError, Draining, RequestError
+from antiphon.errors import AntiphonError, Draining, RequestError, StorageError
+from antiphon.journal.sqlite import SqliteJournal
 from antiphon.ops.registry import RunRegistry
 from antiphon.ports import Ids
 from antiphon.runs.directory import RunDirectory
 from antiphon.runs.loop.ending import RunEnder
 from antiphon.runs.run import Create, CreatorConnection, Run
 from antiphon.runs.service import RunService
+from antiphon.runs.steering.following import Successors, keep_successor
 from antiphon.runs.steering.pending import Pending, PendingSteers
 from antiphon.runs.supervisor import Supervisor
 
@@ -40,6 +42,8 @@ class Steering:
         service: RunService,
         pending: PendingSteers,
         directory: RunDirectory,
+        journal: SqliteJournal,
+        successors: Successors,
         supervisor: Supervisor,
         registry: RunRegistry,
         ender: RunEnder,
@@ -48,13 +52,17 @@ class Steering:
         self._service = service
         self._pending = pending
         self._directory = directory
+        self._journal = journal
+        self._successors = successors
         self._supervisor = supervisor
         self._registry = registry
         self._ids = ids
         self._listeners: dict[str, SettledListener] = {}
+        self._accepting: dict[str, asyncio.Event] = {}
+        """Steers that are being written; set when their sender is told."""
         self._tasks: set[asyncio.Task[None]] = set()
         self.on_waiting: Callable[[Run], None] = lambda run: None
-        """Called when a run that waits for clients was steered: what is kept of it for a restart has changed."""
+        """Called when the steers of a run that waits for clients changed: so has what is kept for a restart."""
         pending.on_change = self._pending_changed
         ender.before_end = self._before_end
 
@@ -69,7 +77,7 @@ class Steering:
         """Take a steer for a live run and end the run at once if it is at a safe point.
 
         connection: the socket it came over, None for HTTP. Raises RequestError with a code of PROTOCOL 7.3,
-        `forbidden` or Draining; then the run goes on as if nothing had been said.
+        `forbidden`, Draining or StorageError; then the run goes on as if nothing had been said.
         """
         run = self._directory.live(response_id, principal)
         if run is None or run.phase == "ended":
@@ -84,9 +92,32 @@ class Steering:
         log.info("run_steered", response_id=run.id, steer_id=steer.id, by=principal.id)
         if run.steerable_now:
             self._supervisor.stop(run, STEERED)
-        elif run.loop.activity == "clients":
-            self.on_waiting(run)
+        elif run.only_waits:
+            await self._keep(run, steer)
         return run, steer
+
+    async def _keep(self, run: Run, steer: Steer) -> None:
+        """What is said to a run that waits outlives this process, as the wait does. Raises StorageError."""
+        told = self._accepting[steer.id] = asyncio.Event()
+        self.on_waiting(run)
+        try:
+            await self._journal.flush(run.log)
+        except StorageError:
+            if run.steers.withdraw(steer):
+                self._withdrawn(run, steer)
+                raise
+        finally:
+            del self._accepting[steer.id]
+            told.set()
+
+    def _withdrawn(self, run: Run, steer: Steer) -> None:
+        self._listeners.pop(steer.id, None)
+        if not len(run.steers):
+            run.successor_id = None
+        if run.only_waits:
+            self.on_waiting(run)  # what could not be written is tried again, and must not have it any more
+        data = {"steer_id": steer.id, "by": steer.principal, "stage": "failed"}
+        self._registry.change(run.state, event="run.steered", data=data, steers=run.steers.rows())
 
     async def _ended(self, response_id: str, principal: Principal, run: Run | None) -> RequestError:
         if run is not None and run.outcome is not None:
@@ -130,6 +161,7 @@ class Steering:
         elif settlement == "successor":
             run.successor = asyncio.get_running_loop().create_future()
             run.successor_id = run.successor_id or self._ids.mint("resp")
+            run.following = keep_successor(run, _create_of_successor(run))
         else:
             self._pending.keep(run)
         if run.successor is None:
@@ -147,12 +179,14 @@ class Steering:
             if run.successor is None:
                 self._pending.give_up(run.id)
             else:
-                self._failed(run)
+                await self._failed(run)
         elif run.successor is not None:
             error = await self._succeed(run, run.successor)
         if run.successor is not None and not run.successor.done():
             run.successor.set_result(None)
         for steer in run.steers:
+            if (told := self._accepting.get(steer.id)) is not None:
+                await told.wait()  # nothing is said about a steer before it was accepted
             listener = self._listeners.pop(steer.id, None)
             if listener is not None and steer.stage != "applied":
                 listener(run, steer, error)
@@ -167,21 +201,26 @@ class Steering:
                 _create_of_successor(run), run.principal, memory, response_id=run.successor_id
             )
         except AntiphonError as error:
-            self._failed(run)
+            await self._failed(run)
             return _no_successor(error.message)
         except Exception:
             log.exception("successor_crashed", response_id=run.id)
-            self._failed(run)
+            await self._failed(run)
             return _no_successor("a fault of the server.")
         successor.set_result(started.run)
         return None
 
-    def _failed(self, run: Run) -> None:
+    async def _failed(self, run: Run) -> None:
         """What was announced did not come true: nobody may wait for the successor."""
         run.steers.fail()
         if run.state.terminal is not None:
             run.state.terminal = {key: value for key, value in run.state.terminal.items() if key != "successor"}
         self._note(run.state, run.steers, list(run.steers))
+        if run.following is not None:
+            try:
+                await self._successors.give_up(run.id)
+            except StorageError:
+                log.warning("successor_not_forgotten", response_id=run.id)
 
     # Telling
 
@@ -213,4 +252,5 @@ def _create_of_successor(run: Run) -> Create:
         origin=run.create.origin,
         caller_token=run.create.caller_token,
         connection=run.create.connection,
+        instance=run.create.instance,
     )
