@@ -74,15 +74,13 @@ async def test_a_blackhole_with_unsent_bytes_is_noticed_after_the_ping_timeout_n
         relay_to(server) as relay,
     ):
         model = write_script(server.data_dir, "flood", [words(60_000, text="x" * 300), {"delay_s": 60}])
-        async with ws_client(through(relay)) as client, connected(server.ws_url) as other:
+        # Nobody else listens here: a client that has to take 18 MB in this loop may miss a ping itself.
+        async with ws_client(through(relay)) as client:
             await client.create(model, antiphon={"on_disconnect": 0})
             run_id = await started(client)
             relay.blackhole()
-            await other.hello()
-            await until(lambda: len(server.app.hub) == 1, "the end of the dead socket", 5)
-            attached = await other.attach(run_id, after="now")
-            end = (await other.collect_attachment(attached["stream_id"], 20))[-2]
-            assert end["type"] in ("response.incomplete", "antiphon:caught_up")
+            await until(lambda: len(server.app.hub) == 0, "the end of the dead socket", 5)
+            await until(lambda: server.app.registry.get(run_id).state == "cancelled", "the end of its run")
             relay.restore()
 
 
