@@ -94,7 +94,10 @@ async def test_steering_from_elsewhere_costs_openai_agents_no_turn_and_no_second
         )
         refusing.cancel()
         answers = await refusing
-    assert {answer["error"]["code"] for answer in answers} == {"steering_not_supported"}
+    # One that comes when a run has just ended is told that instead.
+    codes = {answer["error"]["code"] for answer in answers}
+    assert "steering_not_supported" in codes
+    assert codes <= {"steering_not_supported", "response_already_completed", "response_not_active"}
     assert result == {"answers": ["Thank you."] * 2, "calls": 2}
 
 
