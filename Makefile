@@ -9,7 +9,7 @@ STAMPS := .make
 TEST_JOBS ?= auto
 
 .DEFAULT_GOAL := help
-.PHONY: help run setup test test-fast test-codex test-model check fmt lint types wire lock bench clean
+.PHONY: help run cluster setup test test-fast test-chaos test-codex test-model check fmt lint types wire lock bench bench-server bench-cluster clean
 
 help: ## List the targets
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  %-12s %s\n", $$1, $$2}'
@@ -17,13 +17,19 @@ help: ## List the targets
 run: $(STAMPS)/serve ## Start the server on http://127.0.0.1:8787 (ARGS="--port 9000" adds flags)
 	@exec $(BIN)/antiphon serve $(ARGS)
 
+cluster: $(STAMPS)/cluster ## Start two nodes, Valkey and PostgreSQL on this machine, without containers
+	@exec $(BIN)/python -m deploy.cluster $(ARGS)
+
 setup: $(STAMPS)/test $(STAMPS)/clients $(STAMPS)/npm ## Install everything development and tests need
 
 test: setup ## Run all tests but the slow suites
-	$(BIN)/python -m pytest -n $(TEST_JOBS) --dist loadgroup -m "not codex and not model" tests
+	$(BIN)/python -m pytest -n $(TEST_JOBS) --dist worksteal -m "not codex and not model" tests
 
 test-fast: $(STAMPS)/test ## Run the tests that need neither browser nor SDKs
-	$(BIN)/python -m pytest -n $(TEST_JOBS) --dist loadgroup -m "not codex and not model and not browser and not clients" tests
+	$(BIN)/python -m pytest -n $(TEST_JOBS) --dist worksteal -m "not codex and not model and not browser and not clients" tests
+
+test-chaos: $(STAMPS)/test ## Kill, stop and cut off nodes and servers, fifty rounds of each (CHAOS_ROUNDS=n for others)
+	CHAOS_ROUNDS=$${CHAOS_ROUNDS:-50} $(BIN)/python -m pytest -n $(TEST_JOBS) --dist worksteal -m chaos tests/chaos
 
 test-codex: setup $(STAMPS)/codex ## Run the Codex CLI against the server
 	$(BIN)/python -m pytest -m codex tests/codex
@@ -51,8 +57,13 @@ lock: ## Write requirements.lock anew from pyproject.toml
 	$(STAMPS)/lock-venv/bin/uv pip compile -q --universal --python-version 3.11 --no-header --no-annotate \
 		--no-emit-index-url --no-emit-find-links pyproject.toml --extra test --extra dev -o requirements.lock
 
-bench: $(STAMPS)/serve $(STAMPS)/bench ## Measure (ARGS="--quick" for a short run)
+bench: bench-server bench-cluster ## Measure one server and several nodes (ARGS="--quick" for a short run)
+
+bench-server: $(STAMPS)/serve $(STAMPS)/bench ## Measure the server on one machine, beside a peer (ARGS="--list" ...)
 	$(BENCH)/bin/python bench/run.py $(ARGS)
+
+bench-cluster: $(STAMPS)/serve $(STAMPS)/bench ## Measure two nodes on Redis and PostgreSQL (ARGS="--list" ...)
+	$(BENCH)/bin/python bench/cluster.py $(ARGS)
 
 clean: ## Remove environments and caches
 	rm -rf $(VENV) $(CLIENTS) $(MODEL) $(BENCH) $(STAMPS) tests/browser/node_modules tests/clients/node/node_modules tests/codex/node_modules
@@ -66,6 +77,10 @@ $(STAMPS)/venv:
 $(STAMPS)/serve: $(STAMPS)/venv pyproject.toml requirements.lock
 	@echo "Installing the server into $(VENV) ..."
 	@$(BIN)/python -m pip install --quiet --disable-pip-version-check -c requirements.lock -e . 
+	@touch $@
+
+$(STAMPS)/cluster: $(STAMPS)/serve
+	@$(BIN)/python -m pip install --quiet --disable-pip-version-check -c requirements.lock -e '.[cluster]'
 	@touch $@
 
 $(STAMPS)/test: $(STAMPS)/serve

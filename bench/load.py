@@ -24,7 +24,7 @@ import orjson
 import uvloop
 from load_clients import Tally, Turn, TurnClient, connect
 from load_held import run_held, run_waiting
-from load_window import CpuWindow, Result, quantiles_ms, raise_priority
+from load_window import CpuWindow, Result, meter, quantiles_ms, raise_priority
 from process_meter import raise_open_files_limit, rss_bytes
 
 LOOPBACK_HOSTS = {"127.0.0.1", "localhost", "::1"}
@@ -134,7 +134,7 @@ async def run(args: argparse.Namespace) -> Result:
     """Run one mode and add what went wrong."""
     deltas = {"turns": 1, "idle": 1, "paced": round(args.rate * (args.seconds + args.warm_up_s))}
     turn = Turn(
-        url=args.url,
+        urls=tuple(args.url),
         model=args.model,
         deltas=deltas.get(args.mode, args.deltas),
         rate=args.rate if args.mode == "paced" else 0,
@@ -155,7 +155,9 @@ def parse_args() -> argparse.Namespace:
     raw = argparse.RawDescriptionHelpFormatter
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=raw)
     parser.add_argument("mode", choices=sorted(MODES))
-    parser.add_argument("--url", required=True, help="http:// with --wire sse, else ws://")
+    parser.add_argument(
+        "--url", action="append", required=True, help="http:// with --wire sse, else ws://; again for each node"
+    )
     parser.add_argument("--wire", choices=("websocket", "sse"), default="websocket")
     parser.add_argument("--model", default="mock-model")
     parser.add_argument("--sockets", type=int, default=1)
@@ -169,8 +171,11 @@ def parse_args() -> argparse.Namespace:
     parser.add_argument("--leave", action="store_true", help="leave runs that wait with nobody attached (waiting)")
     parser.add_argument("--server-pid", type=int, help="root process whose CPU and memory are read")
     parser.add_argument("--upstream-pid", type=int, help="the mock's process, to see what the rig costs")
+    parser.add_argument(
+        "--meter", type=meter, action="append", default=[], metavar="NAME=PID", help="another process to read"
+    )
     args = parser.parse_args()
-    if urlsplit(args.url).hostname not in LOOPBACK_HOSTS:
+    if not {urlsplit(url).hostname for url in args.url} <= LOOPBACK_HOSTS:
         parser.error("the load client talks to this machine only")
     if args.mode in ("idle", "waiting") and not args.server_pid:
         parser.error(f"{args.mode} needs --server-pid")

@@ -47,9 +47,9 @@ class Tally:
 
 @dataclass(frozen=True, slots=True)
 class Turn:
-    """What one turn asks for."""
+    """What one turn asks for. urls: of the nodes its clients are spread over; of one server, its only one."""
 
-    url: str
+    urls: tuple[str, ...]
     model: str
     deltas: int
     rate: float = 0.0
@@ -57,6 +57,11 @@ class Turn:
     per_chunk: int = 1
     store: bool = False
     repeat: bool = False
+
+    @property
+    def url(self) -> str:
+        """Where everything goes that needs no second node."""
+        return self.urls[0]
 
     def body(self) -> dict[str, object]:
         """The create body, the same on both wires."""
@@ -232,9 +237,13 @@ async def open_sockets(make: Callable[[], Client], url: str, count: int, timeout
 
 
 async def connect(turn: Turn, tally: Tally, count: int, wire: str, timeout_s: float) -> list[TurnClient]:
-    """Open `count` connections for turns."""
+    """Open `count` connections for turns, as many to each node."""
     if wire != "sse":
-        return list(await open_sockets(lambda: WebSocketClient(turn, tally), turn.url, count, timeout_s))
+        clients: list[TurnClient] = []
+        for number, url in enumerate(turn.urls):
+            share = len(range(number, count, len(turn.urls)))
+            clients += await open_sockets(lambda: WebSocketClient(turn, tally), url, share, timeout_s)
+        return clients
     where, loop = urlsplit(turn.url), asyncio.get_running_loop()
     host, port = where.hostname or "127.0.0.1", where.port
     opened = (loop.create_connection(lambda: SseClient(turn, tally), host, port) for _ in range(count))

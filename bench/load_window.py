@@ -10,10 +10,14 @@ Result = dict[str, object]
 
 
 class CpuWindow:
-    """CPU of server, upstream, this process and everybody else (`foreign`) between `start()` and `stop()`."""
+    """CPU of server, upstream, this process and everybody else (`foreign`) between `start()` and `stop()`.
+
+    Processes named by `--meter` are read beside the server: their CPU per event stands under `meters`.
+    """
 
     def __init__(self, args: argparse.Namespace) -> None:
-        self.pids = {"server": args.server_pid, "upstream": args.upstream_pid}
+        self.meters = dict(args.meter)
+        self.pids = {"server": args.server_pid, "upstream": args.upstream_pid, **self.meters}
         self.began: dict[str, float] = {}
         self.spent_s: dict[str, float] = {}
         self.wall_s = 0.0
@@ -43,8 +47,15 @@ class CpuWindow:
             "turns_per_s": turns / self.wall_s,
             "cpu_us_per_event": server_us / events if server_us is not None and events else None,
             "cpu_us_per_turn": server_us / turns if server_us is not None and turns else None,
+            "meters": {name: self.spent_s[name] * 1e6 / events for name in self.meters} if events else {},
             **{f"{name}_cores": spent / self.wall_s for name, spent in self.spent_s.items()},
         }
+
+
+def meter(given: str) -> tuple[str, int]:
+    """An argument `NAME=PID`."""
+    name, _, pid = given.partition("=")
+    return name, int(pid)
 
 
 def quantiles_ms(values_ns: list[int]) -> dict[str, float | None]:

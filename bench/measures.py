@@ -15,6 +15,17 @@ class Figure:
     digits: int = 1
     better: str = "lower"
     """`lower`, `higher`, or `none` for a number that is context, not a claim."""
+    at_most: float | None = None
+    """What is wanted of it."""
+    ratio_at_most: float | None = None
+    """What is wanted of its ratio."""
+
+    @property
+    def wanted(self) -> str:
+        """For people: what it should be."""
+        if self.ratio_at_most is not None:
+            return f"ratio ≤ {self.ratio_at_most:g}"
+        return "" if self.at_most is None else f"≤ {self.at_most:g}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,8 +41,10 @@ class Measure:
     """The peer has nothing like it."""
     fresh: bool = False
     """On a server of its own, whose heap nothing else has filled."""
+    nodes: int = 1
+    """So many nodes of a cluster are told to the load client."""
     script: str = "load.py"
-    """`translation.py` runs alone, with the Python of our server."""
+    """The load client; `translation.py` runs alone, with the Python of our server."""
 
 
 @dataclass(frozen=True, slots=True)

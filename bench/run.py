@@ -12,21 +12,16 @@ starts fresh servers with an empty data folder. Every process started here is en
 import argparse
 import contextlib
 import os
-import platform
-import signal
 import sys
 import tempfile
 import time
 from collections.abc import Iterator
 from dataclasses import replace
-from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any
 
-import orjson
 import report
+from load_runs import LoadRuns, end_within, setup_facts
 from measures import QUICK, SMOKE, STANDARD, Measure, Profile, all_measures
-from process_meter import machine_cpu_s
 from processes import BenchError, CorePlan, Process
 from rich.console import Console
 from servers import OURS, AgenticServer, Antiphon, RunningServer, Server, find_program, source_revision
@@ -34,10 +29,7 @@ from servers import OURS, AgenticServer, Antiphon, RunningServer, Server, find_p
 HERE = Path(__file__).resolve().parent
 LOAD = "load.py"
 RESULTS_DIR = HERE / "results"
-LOAD_GRACE_S = 60.0
-"""What a load client may take beyond its measured seconds: connecting, last turns, closing."""
 SLACK_PER_REPEAT_S = 300.0
-QUIET_SAMPLE_S = 0.5
 
 
 class Bench:
@@ -50,9 +42,8 @@ class Bench:
         wanted = set(args.only.split(",")) if args.only else None
         self.measures = [m for m in all_measures(profile) if wanted is None or m.key in wanted]
         self.results = report.Results([server.name for server in servers], self.measures)
-        self.console = Console(stderr=True, log_path=False, highlight=False, soft_wrap=True)
-        self.wait_quiet_s = args.wait_quiet_s
-        self.load_runs = 0
+        measured_s = max(profile.throughput_s, profile.paced_s, profile.turns_s)
+        self.loads = LoadRuns(self.results, measured_s, args.wait_quiet_s)
 
     def run(self, work_dir: Path) -> report.Results:
         """All repeats."""
@@ -63,7 +54,7 @@ class Bench:
             upstream_url = upstream.wait_for_output(r"(http://127\.0\.0\.1:\d+)", 15)
             for repeat in range(self.profile.repeats):
                 load = os.getloadavg()[0]
-                self.console.log(f"repeat {repeat + 1} of {self.profile.repeats}, load average {load:.1f}")
+                self.loads.console.log(f"repeat {repeat + 1} of {self.profile.repeats}, load average {load:.1f}")
                 self._run_repeat(work_dir / f"repeat{repeat}", repeat, upstream, upstream_url)
         return self.results
 
@@ -87,7 +78,8 @@ class Bench:
         """What needs a server of its own, and what needs none."""
         for measure in self.measures:
             if measure.script != LOAD:
-                self._run(ours.name, measure, work_dir, [ours.python, HERE / measure.script, *measure.arguments])
+                command = [ours.python, HERE / measure.script, *measure.arguments]
+                self.loads.run(ours.name, measure, work_dir, command, self.cores.load)
             elif measure.fresh:
                 with contextlib.ExitStack() as stack:
                     for server in self._start(stack, [ours], work_dir / measure.key, upstream_url):
@@ -120,69 +112,7 @@ class Bench:
             *(sys.executable, HERE / LOAD, *measure.arguments, *arguments),
             *("--warm-up-s", str(self.profile.warm_up_s), "--upstream-pid", str(upstream.pid)),
         ]
-        self._run(name, measure, work_dir, command)
-
-    def _run(self, name: str, measure: Measure, work_dir: Path, command: list[str | Path]) -> None:
-        """One program that prints a result; a failure is recorded and the bench goes on."""
-        self._wait_for_quiet()
-        self.load_runs += 1
-        measured_s = max(self.profile.throughput_s, self.profile.paced_s, self.profile.turns_s)
-        log_path = work_dir / f"load{self.load_runs}.log"
-        client = Process(command, log_path, cores=self.cores.load)
-        try:
-            result = orjson.loads(client.wait_for_end(measured_s + LOAD_GRACE_S))
-        except (BenchError, orjson.JSONDecodeError) as error:
-            self.results.fail(name, measure.key, str(error))
-            self.console.log(f"{measure.key} on {name}: failed")
-            return
-        finally:
-            client.stop(grace_s=0)
-        self.results.add(name, measure, result)
-        self.console.log(f"{measure.key} on {name}: {brief(measure, result)}")
-
-    def _wait_for_quiet(self) -> None:
-        """Give other work on a shared machine the chance to end; between measures nothing of ours runs."""
-        deadline_s = time.monotonic() + self.wait_quiet_s
-        while time.monotonic() < deadline_s:
-            before_s = machine_cpu_s()
-            time.sleep(QUIET_SAMPLE_S)
-            if (machine_cpu_s() - before_s) / QUIET_SAMPLE_S <= report.QUIET_CORES:
-                return
-
-
-def brief(measure: Measure, result: dict[str, Any]) -> str:
-    """The first figures of a result on one line."""
-    parts = []
-    for figure in measure.figures:
-        value: Any = result
-        for key in figure.path.split("."):
-            value = value.get(key) if isinstance(value, dict) else None
-        if value is not None:
-            parts.append(f"{value:,.{figure.digits}f} {figure.unit}")
-    return ", ".join(parts) + (f", {result['errors']} ERRORS" if result.get("errors") else "")
-
-
-def setup_facts(bench: Bench) -> dict[str, Any]:
-    """Machine, versions and date: without them a figure is worth nothing."""
-    return {
-        "date": datetime.now(UTC).isoformat(timespec="seconds"),
-        "machine": f"{cpu_model()}, {os.cpu_count()} cores, {platform.system()} {platform.release()}",
-        "python": platform.python_version(),
-        "pinning": bench.cores.describe(),
-        "load_average_at_start": round(os.getloadavg()[0], 2),
-        "revision": source_revision(),
-        "versions": {server.name: server.version() for server in bench.servers},
-        "repeats": bench.profile.repeats,
-    }
-
-
-def cpu_model() -> str:
-    """The CPU's name where the kernel tells it."""
-    with contextlib.suppress(OSError):
-        for line in Path("/proc/cpuinfo").read_text().splitlines():
-            if line.startswith("model name"):
-                return line.partition(":")[2].strip()
-    return platform.machine()
+        self.loads.run(name, measure, work_dir, command, self.cores.load)
 
 
 def choose_servers(args: argparse.Namespace) -> list[Server]:
@@ -226,24 +156,6 @@ def parse_args() -> argparse.Namespace:
     return parser.parse_args()
 
 
-def stop_on_signal(signum: int, frame: object) -> None:
-    """Leave through the `finally` blocks, so that children are ended."""
-    raise SystemExit(f"stopped by {signal.Signals(signum).name}")
-
-
-def write_results(results: report.Results, setup: dict[str, Any], json_path: Path | None) -> list[Path]:
-    """Write JSON and Markdown; return the paths."""
-    stamp = datetime.now(UTC).strftime("%Y%m%d-%H%M%S")
-    paths = [json_path] if json_path else [RESULTS_DIR / f"{stamp}.json", RESULTS_DIR / "latest.json"]
-    document = orjson.dumps(report.as_json(results, setup), option=orjson.OPT_INDENT_2)
-    for path in paths:
-        path.parent.mkdir(parents=True, exist_ok=True)
-        path.write_bytes(document)
-    text = paths[-1].with_suffix(".md")
-    text.write_text(report.markdown(results))
-    return [*paths, text]
-
-
 def main() -> None:
     args = parse_args()
     profile = SMOKE if args.smoke else QUICK if args.quick else STANDARD
@@ -252,21 +164,15 @@ def main() -> None:
         print("\n".join(measure.key for measure in all_measures(profile)))
         return
     servers = choose_servers(args)
-    for signum in (signal.SIGTERM, signal.SIGHUP, signal.SIGALRM):
-        signal.signal(signum, stop_on_signal)
     bench = Bench(args, profile, servers)
     waiting_s = args.wait_quiet_s * (len(bench.measures) + 3)
-    signal.alarm(round(profile.repeats * len(servers) * (SLACK_PER_REPEAT_S + waiting_s)))
-    setup = setup_facts(bench)
+    end_within(profile.repeats * len(servers) * (SLACK_PER_REPEAT_S + waiting_s))
+    versions = {server.name: server.version() for server in servers}
+    setup = setup_facts(bench.cores, profile.repeats, source_revision(), versions)
     console = Console(width=None if sys.stdout.isatty() else 140)
     with tempfile.TemporaryDirectory(prefix="antiphon-bench-", ignore_cleanup_errors=True) as work_dir:
         results = bench.run(Path(work_dir))
-    for name, value in setup.items():
-        console.print(f"{name}: {value}", highlight=False)
-    report.print_table(console, results)
-    if args.json or not args.smoke:
-        written = write_results(results, setup, args.json)
-        console.print("written: " + ", ".join(map(str, written)), highlight=False, soft_wrap=True)
+    report.publish(console, results, setup, None if args.smoke else RESULTS_DIR / "latest.json", args.json)
     if results.problems:
         raise SystemExit(1)
 

@@ -7,6 +7,8 @@ import os
 import pytest
 from hypothesis import HealthCheck, settings
 
+pytest_plugins = ("tests.support.postgres",)
+
 # The machine is shared by parallel workers: a slow example says nothing about the code.
 settings.register_profile("antiphon", deadline=None, suppress_health_check=[HealthCheck.too_slow])
 settings.load_profile("antiphon")

@@ -112,6 +112,9 @@ CODES: dict[str, CodeSpec] = {
     "storage_unavailable": CodeSpec(
         503, True, ("request", "run", "extension"), "The store did not take or give the data."
     ),
+    "owner_unavailable": CodeSpec(
+        503, True, ("request", "extension"), "The node that ran the response is gone; another one takes over soon."
+    ),
     # Upstreams.
     "upstream_unavailable": CodeSpec(503, True, ("run",), "The upstream could not be reached or answered 5xx."),
     "upstream_error": CodeSpec(

@@ -1,4 +1,4 @@
-"""The code table of PROTOCOL.md, made from `CODES`. `python -m antiphon_protocol.tables` writes it in."""
+"""The tables of PROTOCOL.md that are made from the code. `python -m antiphon_protocol.tables` writes it in."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ import sys
 from pathlib import Path
 
 from antiphon_protocol.codes import CODES, INCOMPLETE_REASONS
+from antiphon_protocol.lifecycle import LIFECYCLE_EVENTS
 
 TEXT = Path(__file__).resolve().parents[1] / "PROTOCOL.md"
 
@@ -35,7 +36,19 @@ def reason_table() -> str:
     return "\n".join(rows)
 
 
-TABLES = {"codes": code_table, "run-codes": run_code_table, "reasons": reason_table}
+def lifecycle_table() -> str:
+    """The events of the lifecycle feed."""
+    rows = ["| event | what it says |", "|---|---|"]
+    rows += [f"| `{event}` | {meaning} |" for event, meaning in LIFECYCLE_EVENTS.items()]
+    return "\n".join(rows)
+
+
+TABLES = {
+    "codes": code_table,
+    "run-codes": run_code_table,
+    "reasons": reason_table,
+    "lifecycle-events": lifecycle_table,
+}
 
 
 def fill(text: str) -> str:

@@ -1,4 +1,4 @@
-"""Composition: the one place that names concrete adapters and decides who knows whom."""
+"""Composition: the one place that decides who knows whom. What differs with the number of nodes: `backends.py`."""
 
 from __future__ import annotations
 
@@ -7,10 +7,10 @@ from pathlib import Path
 
 import structlog
 
+from antiphon.backends import choose_backends, store_answers
 from antiphon.clock import RandomIds, SystemClock
-from antiphon.errors import StartupError, StorageError
+from antiphon.errors import BusError, StartupError, StorageError
 from antiphon.governance.identity import NoAuthentication, StaticKeys
-from antiphon.journal.sqlite import SqliteJournal
 from antiphon.ops.lifecycle import Lifecycle
 from antiphon.ops.registry import RunRegistry
 from antiphon.ports import Authenticator, Clock, Ids
@@ -18,9 +18,6 @@ from antiphon.runs.compaction.sealing import Sealer
 from antiphon.runs.engine import Engine
 from antiphon.session.hub import Hub
 from antiphon.settings import Settings
-from antiphon.store.database import DatabaseLock, migrate, open_reader
-from antiphon.store.responses import ResponseReader
-from antiphon.store.writer import SqliteWriter
 from antiphon.tools.build import build_toolbox
 from antiphon.transport.asgi import build_asgi
 from antiphon.upstream.build import build_upstreams
@@ -41,12 +38,7 @@ class Antiphon:
     ) -> None:
         clock, ids = clock or SystemClock(), ids or RandomIds()
         self.settings = settings
-        database = settings.database_path
-        self._lock = DatabaseLock(database)
-        self._database = open_reader(database)
-        self._reader = ResponseReader(self._database)
-        self._writer = SqliteWriter(database, full_sync=settings.journal.mode == "strict")
-        self._journal = SqliteJournal(self._writer, self._reader, settings.journal)
+        self.backends = choose_backends(settings, clock, ids)
         self._router = build_upstreams(settings, clock, config)
         self.lifecycle = Lifecycle(ids.token(), clock)
         self.registry = RunRegistry(self.lifecycle, clock)
@@ -57,49 +49,54 @@ class Antiphon:
             settings=settings,
             clock=clock,
             ids=ids,
-            reader=self._reader,
-            writer=self._writer,
-            journal=self._journal,
+            reader=self.backends.store.reader,
+            writer=self.backends.store.writer,
+            journal=self.backends.journal,
+            bus=self.backends.bus,
             registry=self.registry,
             router=self._router,
             toolbox=self._toolbox,
             sealer=self._sealer,
         )
+        self.backends.connect(self.engine, self.lifecycle, self.registry)
         self.hub = Hub(settings.timeouts.keepalive_s)
         self.asgi = build_asgi(self.engine, self.hub, self._authenticator(), self._router.models, self._ready)
         self._draining = False
 
     async def start(self) -> None:
-        """Take the data folder, bring the tables up to date, end what a dead process left. Raises StartupError."""
-        self._lock.acquire()
+        """Take the data, bring tables up to date, take care of what dead processes left. Raises StartupError."""
         try:
-            await asyncio.to_thread(migrate, self.settings.database_path)
-            await asyncio.to_thread(self._sealer.load)
-            self._writer.start()
-            await self.engine.recovery.recover()
+            await self.backends.open(self._sealer)
+            await self.engine.recover()
         except BaseException as error:
-            await self._let_go()
+            await self.backends.close()
             if isinstance(error, StorageError):
-                path = self.settings.database_path
-                raise StartupError(f"the database {path} cannot be used: {error.__cause__}") from error
+                place = self.backends.store.place
+                raise StartupError(f"the database {place} cannot be used: {error.__cause__ or error}") from error
             raise
         self.engine.janitor.start()
         self.hub.start()
 
     async def drain(self) -> None:
-        """Go away in order: readiness fails, work is refused aloud, running turns get time, sockets close."""
-        timeouts = self.settings.timeouts
+        """Go away in order: readiness fails, work is refused, runs are handed over or get time, sockets close."""
+        timeouts, engine = self.settings.timeouts, self.engine
         self._draining = True
-        log.info("draining", running=self.engine.supervisor.running, connections=len(self.hub))
+        log.info("draining", running=engine.supervisor.running, connections=len(self.hub))
         await asyncio.sleep(timeouts.drain_pause_s)
-        self.engine.service.draining = True
+        engine.service.draining = True
+        engine.adopter.resting = True
         self.hub.drain(timeouts.drain_s)
         try:
+            await engine.ownership.hand_over()
+        except BusError as error:
+            log.warning("hand_over_failed", error=str(error))
+        try:
             async with asyncio.timeout(timeouts.drain_s):
-                await self.engine.supervisor.wait_idle()
+                await engine.supervisor.wait_idle()
         except TimeoutError:
-            log.warning("drain_budget_spent", running=self.engine.supervisor.running)
-        await self.engine.supervisor.stop_all()
+            log.warning("drain_budget_spent", running=engine.supervisor.running)
+        await engine.supervisor.stop_all()
+        engine.ownership.close()
         self.hub.shut()
 
     async def stop(self) -> None:
@@ -108,27 +105,17 @@ class Antiphon:
         await self.engine.supervisor.stop_all()
         await self.hub.stop()
         await self.engine.janitor.stop()
+        await self.engine.aclose()
         await self._toolbox.aclose()
         await self._router.aclose()
-        await self._journal.aclose()
-        await self._let_go()
-
-    async def _let_go(self) -> None:
-        await self._writer.stop()
-        await self._database.dispose()
-        self._lock.release()
+        await self.backends.flush()
+        await self.backends.close()
 
     async def _ready(self) -> str:
         """`ready` if new work is welcome here, else why not."""
         if self._draining:
             return "draining"
-        store = self._journal.healthy
-        try:
-            async with asyncio.timeout(2):
-                await self._reader.ping()
-        except (StorageError, TimeoutError):
-            store = False
-        return "ready" if store else "unavailable"
+        return "ready" if self.backends.healthy() and await store_answers(self.backends.store) else "unavailable"
 
     def _authenticator(self) -> Authenticator:
         if self.settings.auth_required:

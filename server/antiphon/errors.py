@@ -7,6 +7,8 @@ AntiphonError
 ├── UpstreamError       a model server refused, broke off or was silent
 ├── ToolError           a tool of the server failed; the model is told
 ├── StorageError        the store did not take or give the data
+│   └── BusError        the bus did not answer, so that nobody knows who owns the run
+│       └── NodeGone    the node that was asked is dead
 ├── Draining            we are shutting down
 └── StartupError        the process cannot start; the message tells the operator what to change
 """
@@ -119,6 +121,16 @@ class StorageError(AntiphonError):
     """The store did not take or give the data."""
 
     default_code = "storage_unavailable"
+
+
+class BusError(StorageError):
+    """The bus did not take or give the data, or another node did not answer over it."""
+
+
+class NodeGone(BusError):
+    """The node that was asked is dead; another one will take over its runs."""
+
+    default_code = "owner_unavailable"
 
 
 class Draining(AntiphonError):

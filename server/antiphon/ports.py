@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Callable, Mapping, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal, Protocol
 
@@ -187,4 +187,96 @@ class Authenticator(Protocol):
 
     def authenticate(self, headers: Mapping[str, str]) -> Principal:
         """headers: lower-case names. Raises Unauthorized."""
+        ...
+
+
+class Bus(Protocol):
+    """What the nodes of one cluster share while runs are live. On one machine there is one node, alone.
+
+    node: this node's id, new at each start. alone: no other node can exist. healthy: the last exchange worked.
+    Every method that waits raises BusError when the bus does not answer; none of them waits longer than the
+    command timeout of its settings unless it says so.
+
+    The lease says that this node is alive. It is renewed by itself, by the clock of the bus. `held` is False once
+    it has not been confirmed for 80 % of its length; then this node delivers, writes and executes nothing.
+    """
+
+    node: str
+    alone: bool
+
+    @property
+    def healthy(self) -> bool: ...
+
+    @property
+    def held(self) -> bool:
+        """Whether this node may act. Cheap: asked for every batch of events."""
+        ...
+
+    on_suspended: Callable[[], None]
+    """The lease was not confirmed in time. Called once per loss, at the latest when `held` is first seen False."""
+
+    on_resumed: Callable[[], Awaitable[None]]
+    """The lease is confirmed again. `held` stays False until this has returned: take back what was owned in it.
+    (What it does itself is let through: see `Journal.retake`.)"""
+
+    on_nodes_gone: Callable[[frozenset[str]], Awaitable[None]]
+    """Called about five times per lease with the registered nodes whose lease has run out, until `forget_node`."""
+
+    on_message: Callable[[str, str, bytes], Awaitable[bytes]]
+    """(node it came from, kind, payload) -> answer. Each message is handled once, in a task of its own; those of
+    one node are begun in the order they were sent."""
+
+    on_reconnected: Callable[[], None]
+    """The subscriber was cut off and is back: hints may have been missed."""
+
+    async def start(self) -> None:
+        """Connect, check versions and agreement with the other nodes, take the lease. Raises StartupError."""
+        ...
+
+    async def stop(self) -> None:
+        """Give the lease up and disconnect. Never raises."""
+        ...
+
+    async def alive(self) -> frozenset[str]:
+        """The nodes whose lease is valid, this one included while it is."""
+        ...
+
+    async def is_alive(self, node: str) -> bool:
+        """Whether a node's lease is valid."""
+        ...
+
+    async def forget_node(self, node: str) -> None:
+        """Nothing is left of a dead node."""
+        ...
+
+    async def ask(self, node: str, kind: str, payload: bytes, timeout_s: float) -> bytes:
+        """Send a message and wait for the answer.
+
+        Raises NodeGone as soon as the node's lease is seen to have run out, BusError after `timeout_s`. A message
+        sent twice by a retry is handled once.
+        """
+        ...
+
+    def tell(self, node: str, kind: str, payload: bytes) -> None:
+        """Send a message and want no answer. Lost if the node dies or the bus is away."""
+        ...
+
+    async def subscribe(self, channel: str, listener: Callable[[bytes], None]) -> None:
+        """Hear what is published on a channel. Returns when the subscription is acknowledged."""
+        ...
+
+    async def unsubscribe(self, channel: str, listener: Callable[[bytes], None]) -> None:
+        """Hear it no more; the last listener ends the subscription."""
+        ...
+
+    async def publish(self, channel: str, payload: bytes) -> None:
+        """Tell all nodes; a hint, which may be lost."""
+        ...
+
+    async def put_if_absent(self, key: str, value: bytes, ttl_s: float) -> bytes | None:
+        """Keep a value for all nodes for a time; gives the one that is there already, None if this one counts."""
+        ...
+
+    async def remove(self, key: str, value: bytes) -> None:
+        """Forget a value, if it is still this one."""
         ...

@@ -3,57 +3,28 @@
 from __future__ import annotations
 
 import ipaddress
-import os
-import tomllib
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any, Literal
+from typing import Literal
 
-from pydantic import BaseModel, ConfigDict, Field, SecretStr, ValidationError, model_validator
+from pydantic import BaseModel, ConfigDict, Field, SecretStr, field_validator, model_validator
 from pydantic_settings import (
     BaseSettings,
     PydanticBaseSettingsSource,
     SettingsConfigDict,
-    SettingsError,
     TomlConfigSettingsSource,
 )
 
 from antiphon.errors import StartupError
+from antiphon.settings_storage import MIB, BusSettings, JournalSettings, StoreSettings
 from antiphon.settings_tools import ToolSettings, ToolsSettings, WebSearchSettings
 
-MIB = 1024 * 1024
-
-_OTHER_VARIABLES = frozenset(
-    {"ANTIPHON_CONFIG", "ANTIPHON_URL", "ANTIPHON_API_KEY", "ANTIPHON_MODEL", "ANTIPHON_TEST_URL"}
-)
-"""Names that are no settings: the configuration file's, and what example clients and tests read."""
+_SQLITE = "sqlite:///"
+_POSTGRESQL = ("postgresql://", "postgres://")
 
 
 class _Table(BaseModel):
     model_config = ConfigDict(frozen=True, extra="forbid")
-
-
-class JournalSettings(_Table):
-    """How the event log of a run is kept."""
-
-    mode: Literal["relaxed", "strict"] = Field(
-        "relaxed", description="`strict`: no event is shown before it survives a power cut."
-    )
-    retention_s: float = Field(86_400, ge=0, description="How long an ended run can be attached to.")
-    flush_ms: float = Field(15, gt=0, le=1000, description="Longest time an event waits for the durable log.")
-    tail_bytes: int = Field(
-        8 * MIB, gt=0, description="Events of a stored run kept in memory; older ones are read back."
-    )
-    memory_run_bytes: int = Field(
-        192 * MIB, gt=0, description="Log of one `store: false` run; beyond it the oldest events expire."
-    )
-
-
-class StoreSettings(_Table):
-    """How results are kept."""
-
-    retry_s: float = Field(60, ge=0, description="How long a terminal write is tried again before the run fails.")
-    grace_s: float = Field(60, ge=0, description="How long a `store: false` run can be attached to after its end.")
 
 
 class LimitSettings(_Table):
@@ -170,7 +141,13 @@ class Settings(BaseSettings):
     host: str = Field("127.0.0.1", description="Address to bind.")
     port: int = Field(8787, ge=0, le=65535, description="0 picks a free one.")
     data_dir: Path = Field(Path("~/.antiphon"), description="Database, lock, `scripts/`, perhaps `antiphon.toml`.")
-    store_url: str = Field("", description="`sqlite:///path`; empty: `antiphon.db` in the data folder.")
+    store_url: str = Field(
+        "", description="`sqlite:///path` or `postgresql://user@host/db`; empty: `antiphon.db` in the data folder."
+    )
+    bus_url: str = Field(
+        "memory://",
+        description="`redis://`, `rediss://` or `redis+sentinel://host:port,host:port/service`; needs PostgreSQL.",
+    )
     auth: Literal["off", "required"] | None = Field(None, description="Default: off on loopback, else required.")
     insecure: bool = Field(False, description="Allow `auth = off` on an address that is not loopback.")
     allowed_hosts: tuple[str, ...] = Field((), description="Host names served besides the address bound to.")
@@ -189,6 +166,7 @@ class Settings(BaseSettings):
 
     journal: JournalSettings = JournalSettings()
     store: StoreSettings = StoreSettings()
+    bus: BusSettings = BusSettings()
     limits: LimitSettings = LimitSettings()
     timeouts: TimeoutSettings = TimeoutSettings()
     retry: RetrySettings = RetrySettings()
@@ -242,6 +220,16 @@ class Settings(BaseSettings):
                 )
         return self
 
+    @field_validator("store_url")
+    @classmethod
+    def _check_store_url(cls, url: str) -> str:
+        # What was given is not repeated: it may hold a password.
+        if url and not url.startswith(_POSTGRESQL) and not url.startswith(_SQLITE):
+            raise ValueError("it begins neither with sqlite:/// nor with postgresql://")
+        if url == _SQLITE:
+            raise ValueError("it names no file; it is sqlite:///path")
+        return url
+
     @model_validator(mode="after")
     def _check_fallbacks(self) -> Settings:
         for model in self.fallbacks:
@@ -270,16 +258,25 @@ class Settings(BaseSettings):
         return self.data_dir.expanduser()
 
     @property
+    def store_engine(self) -> Literal["sqlite", "postgresql"]:
+        """What keeps the results."""
+        return "postgresql" if self.store_url.startswith(_POSTGRESQL) else "sqlite"
+
+    @property
     def database_path(self) -> Path:
-        """Where SQLite keeps its file. Raises StartupError on a URL of another engine."""
-        if not self.store_url:
-            return self.data_path / "antiphon.db"
-        scheme, _, rest = self.store_url.partition(":///")
-        if scheme != "sqlite" or not rest:
+        """Where SQLite keeps its file, if it is the engine."""
+        path = self.store_url.removeprefix(_SQLITE)
+        return Path(path).expanduser() if path else self.data_path / "antiphon.db"
+
+    def check_engines(self) -> None:
+        """Several nodes need both Redis and PostgreSQL, one machine neither. Raises StartupError."""
+        alone = self.bus_url.startswith("memory:")
+        if alone and self.store_engine == "postgresql":
+            raise StartupError("store_url is PostgreSQL, which several nodes share, so bus_url has to be Redis")
+        if not alone and self.store_engine == "sqlite":
             raise StartupError(
-                f"store_url {self.store_url!r} is not sqlite:///path; other engines are not built in yet"
+                "bus_url is Redis, so several nodes share the store: store_url has to be PostgreSQL"
             )
-        return Path(rest).expanduser()
 
     @property
     def upstreams(self) -> tuple[UpstreamSettings, ...]:
@@ -305,57 +302,3 @@ def _circle(fallbacks: Mapping[str, Sequence[str]], way: list[str]) -> list[str]
         if found is not None:
             return found
     return None
-
-
-def find_config(explicit: Path | None, data_dir: Path) -> Path | None:
-    """The configuration file: the one named, else `antiphon.toml` here, else in the data folder.
-
-    Raises StartupError when the one named is not there.
-    """
-    if explicit is not None:
-        if not explicit.is_file():
-            raise StartupError(f"configuration file {explicit} does not exist")
-        return explicit
-    for folder in (Path.cwd(), data_dir.expanduser()):
-        if (folder / "antiphon.toml").is_file():
-            return folder / "antiphon.toml"
-    return None
-
-
-def load_settings(config: Path | None = None, **flags: Any) -> tuple[Settings, Path | None]:
-    """Read file, environment and flags (flags that are None are not set); gives also the file that was read.
-
-    Raises StartupError with one line for each wrong key.
-    """
-    given = {key: value for key, value in flags.items() if value is not None}
-    folder = given.get("data_dir") or os.environ.get("ANTIPHON_DATA_DIR") or "~/.antiphon"
-    path = find_config(config, Path(folder))
-
-    class FromFile(Settings):
-        model_config = SettingsConfigDict(toml_file=path)
-
-    try:
-        settings = FromFile(**given)
-    except ValidationError as error:
-        lines = [f"  {'.'.join(map(str, e['loc'])) or 'settings'}: {e['msg']}" for e in error.errors()]
-        raise StartupError("the configuration is not valid:\n" + "\n".join(lines)) from error
-    except (tomllib.TOMLDecodeError, UnicodeDecodeError, OSError) as error:
-        raise StartupError(f"the configuration file {path} cannot be read: {error}") from error
-    except SettingsError as error:
-        raise StartupError(f"the environment is not valid: {error}") from error
-    _refuse_unknown_variables(settings)
-    return settings, path
-
-
-def _refuse_unknown_variables(settings: Settings) -> None:
-    """A misspelt variable must not be lost silently; pydantic looks only for those it knows."""
-    known = {f"ANTIPHON_{name.upper()}" for name in Settings.model_fields} | _OTHER_VARIABLES
-    known |= {upstream.key_env for upstream in settings.upstream if upstream.key_env}
-    known |= {name for tool in settings.tool for name in tool.variables} | {settings.web_search.key_env or ""}
-    lines = [
-        f"  {name}: there is no such setting"
-        for name in sorted(os.environ)
-        if name.startswith("ANTIPHON_") and name.partition("__")[0] not in known
-    ]
-    if lines:
-        raise StartupError("the environment is not valid:\n" + "\n".join(lines))

@@ -9,7 +9,7 @@ import pytest
 
 from tests.architecture.sources import ROOT, Source, sources
 
-EVERYBODY = frozenset({"", "core", "ports", "errors", "settings", "settings_tools"})
+EVERYBODY = frozenset({"", "core", "ports", "errors", "settings", "settings_storage", "settings_tools"})
 """What each layer may import beside itself. The empty name is the package, for its version."""
 
 ALLOWED: dict[str, frozenset[str]] = {
@@ -29,21 +29,29 @@ FOUNDATION: dict[str, frozenset[str]] = {
     "core": frozenset({"core", "errors"}),
     "ports": frozenset({"core"}),
     "errors": frozenset(),
-    "settings": frozenset({"errors", "settings_tools"}),
+    "settings": frozenset({"errors", "settings_storage", "settings_tools"}),
+    "settings_storage": frozenset(),
     "settings_tools": frozenset(),
+    "settings_loading": frozenset({"errors", "settings"}),
     "clock": frozenset({"ports"}),
     "settings_reference": frozenset({"settings"}),
     "": frozenset(),
 }
 """What stands below all layers, and the little each part of it may import."""
 
-COMPOSITION = frozenset({"app", "server", "cli", "__main__"})
+COMPOSITION = frozenset({"app", "backends", "server", "cli", "__main__"})
 """Where the parts are put together: these may import everything."""
 
 ADAPTERS = frozenset(
     {
+        "bus.memory",
+        "bus.redis.bus",
         "clock",
         "governance.identity",
+        "journal.redis.journal",
+        "journal.sqlite",
+        "store.postgres.writer",
+        "store.writer",
         "tools.build",
         "tools.toolbox",
         "transport.asgi",
@@ -59,8 +67,7 @@ ADAPTERS = frozenset(
         "upstream.transport",
     }
 )
-"""Concrete things behind a port. `journal.sqlite` and `store.writer` join when there is a second of each kind:
-until then a port for them would have one implementation, and `runs` and `session` name the class itself."""
+"""Concrete things behind a port."""
 
 IMPURE = frozenset(
     {

@@ -100,7 +100,9 @@ def test_starts_that_cannot_work_fail_with_one_sentence(run: Callable[..., Any],
         ((), {"ANTIPHON_CONFIG": "nowhere.toml"}, "configuration file nowhere.toml does not exist"),
         (("--log-level", "loud"), {}, "log_level"),
         (("--data-dir", "file/x"), {}, "cannot be used"),
-        ((), {"ANTIPHON_STORE_URL": "postgresql://x"}, "other engines are not built in yet"),
+        ((), {"ANTIPHON_STORE_URL": "postgresql://x/y"}, "so bus_url has to be Redis"),
+        ((), {"ANTIPHON_BUS_URL": "redis://x"}, "store_url has to be PostgreSQL"),
+        ((), {"ANTIPHON_STORE_URL": "mysql://x/y"}, "store_url: Value error, it begins neither with"),
     ):
         done = run("serve", "--port", "0", *args, **env)
         said = " ".join(done.stderr.split())

@@ -8,7 +8,8 @@ from typing import Any
 import pytest
 
 from antiphon.errors import StartupError
-from antiphon.settings import Settings, load_settings
+from antiphon.settings import Settings
+from antiphon.settings_loading import load_settings
 from tests.http.calling import key_of
 
 KEY = f"[[key]]\nsha256='{key_of('x')['sha256']}'\n"
@@ -164,3 +165,18 @@ def test_secrets_do_not_show_in_errors_or_in_the_settings_themselves(monkeypatch
     assert "SECRET" not in repr(settings) and "SECRET" not in settings.model_dump_json()
     assert settings.upstreams[0].key is not None
     assert "SECRET" not in refusal("port=-1\n[[upstream]]\nname='u'\nurl='http://x'\nkey=['SECRET']")
+
+
+@pytest.mark.parametrize(
+    "url", ["sqlite:///", "sqlite://x", "nonsense", "mysql://u:s3cret@h/x", "/var/antiphon.db"]
+)
+def test_a_store_url_of_another_engine_is_refused_without_being_repeated(url: str) -> None:
+    message = refusal(store_url=url)
+    assert "store_url: " in message and "s3cret" not in message and message.count("\n") == 1
+
+
+def test_a_store_url_names_the_engine() -> None:
+    assert load().store_engine == "sqlite"
+    assert load(store_url="sqlite:////tmp/x.db").database_path == Path("/tmp/x.db")
+    assert load(store_url="postgres://h/x").store_engine == "postgresql"
+    assert load(store_url="postgresql:///x?host=/run").store_engine == "postgresql"

@@ -10,6 +10,7 @@ from typing import Any
 import orjson
 import pytest
 
+from antiphon.bus.memory import memory_bus
 from antiphon.clock import RandomIds, SystemClock
 from antiphon.core.create_request import parse_create
 from antiphon.core.principal import LOCAL
@@ -101,6 +102,7 @@ async def turns(folder: Path, *answers: list[bytes], **settings: Any) -> AsyncIt
             reader=db.reader,
             writer=db.writer,
             journal=journal,
+            bus=memory_bus("node", clock),
             registry=RunRegistry(Lifecycle("a" * 16, clock), clock),
             router=UpstreamRouter([], {MODEL: upstream}, clock),
             toolbox=toolbox,

@@ -94,6 +94,7 @@ def test_every_setting_has_a_description_or_a_name_that_needs_none() -> None:
     assert set(undescribed) <= {
         "journal",
         "store",
+        "bus",
         "limits",
         "timeouts",
         "retry",

@@ -364,7 +364,7 @@ async def test_old_events_with_lone_surrogates_or_broken_utf8_are_mended_on_the_
                     payload = payload.replace(good, bad)
                 connection.execute("UPDATE journal SET payload = ? WHERE chunk = ?", (payload, chunk))
 
-        await server.app._writer.submit(work)
+        await server.app.backends.store.writer.submit(work)
         after = await follow(server, response["id"])
         await socket.hello()
         for _ in range(2):

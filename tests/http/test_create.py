@@ -125,8 +125,8 @@ async def test_a_background_create_answers_at_once_with_a_durable_queued_respons
         response = await create(server, model=model, background=True)
         Response.model_validate(response)
         assert response["status"] == "queued" and response["background"] is True and response["output"] == []
-        rows = await server.app._reader.find(response["id"])
-        assert rows is not None and await server.app._reader.head(response["id"]) >= 1
+        rows = await server.app.backends.store.reader.find(response["id"])
+        assert rows is not None and await server.app.backends.store.reader.head(response["id"]) >= 1
         events = (await follow(server, response["id"])).payloads
     assert [event["type"] for event in events[:3]] == [
         "response.created",

@@ -56,9 +56,9 @@ async def test_nothing_of_a_deleted_response_is_left_in_the_database() -> None:
     async with running_server() as server:
         response = await create(server, "SECRET-PROMPT")
         assert await delete(server, response["id"]) == 200
-        rows = await server.app._reader._all(_rows())
+        rows = await server.app.backends.store.reader._all(_rows())
         assert len(rows) == 1 and not any(b"SECRET-PROMPT" in bytes(v) for v in rows[0] if isinstance(v, bytes))
-        assert await server.app._reader.head(response["id"]) == -1
+        assert await server.app.backends.store.reader.head(response["id"]) == -1
 
 
 def _rows():  # type: ignore[no-untyped-def]

@@ -7,7 +7,9 @@ from pathlib import Path
 from typing import Any
 
 import httpx2
+import pytest
 
+from antiphon.runs.start.idempotency import IdempotencyKeys
 from tests.http.calling import MODEL, body, ended, error_of, http, script, stub_server, until
 from tests.support import stub_upstream as stub
 from tests.support.gap_checker import check_run
@@ -155,14 +157,14 @@ async def test_a_socket_that_leaves_while_its_create_is_made_durable_leaves_no_r
     async with running_server() as server:
         model = script(server, "short", "[[turns]]\n[[turns.steps]]\ntext='done'")
         entered, release = asyncio.Event(), asyncio.Event()
-        flush = server.app._journal.flush
+        flush = server.app.backends.journal.flush
 
         async def held(run_log: Any) -> None:
             entered.set()
             await release.wait()
             await flush(run_log)
 
-        server.app._journal.flush = held  # type: ignore[method-assign]
+        server.app.backends.journal.flush = held  # type: ignore[method-assign]
         async with ws_client(server.ws_url) as socket:
             await socket.create(model=model, idempotency_key="order-17")
             async with asyncio.timeout(5):
@@ -173,3 +175,27 @@ async def test_a_socket_that_leaves_while_its_create_is_made_durable_leaves_no_r
         async with asyncio.timeout(5):
             answer = await post(server, model=model)
         assert (await ended(server, answer.json()["id"]))["status"] == "completed"
+
+
+async def test_a_create_that_another_node_was_faster_with_becomes_its_run(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The other node's row is written between our look and our own write."""
+    async with stub_server(stub.text()) as (upstream, server):
+        theirs = (await post(server, model=MODEL)).json()
+        keys = server.app.engine.service._keys
+        keys._records.clear()  # it is another node's: we know it only from the store
+        find, looks = IdempotencyKeys.find, 0
+
+        async def find_nothing_at_first(self: IdempotencyKeys, *args: Any) -> str | None:
+            nonlocal looks
+            looks += 1
+            return None if looks == 1 else await find(self, *args)
+
+        monkeypatch.setattr(IdempotencyKeys, "find", find_nothing_at_first)
+        ours = await post(server, model=MODEL)
+        assert ours.status_code == 200 and ours.json() == theirs
+        assert len(upstream.requests) == 1 and looks == 2
+        assert [run.id for run in server.app.engine.directory._runs.values()] in ([], [theirs["id"]])
+        looks = 0
+        conflict = await post(server, model=MODEL, input="other")
+        assert (conflict.status_code, error_of(conflict)["code"]) == (409, "idempotency_conflict")
+        assert (await post(server, model=MODEL)).json() == theirs, "nothing of the loser is left behind"

@@ -117,7 +117,7 @@ async def test_health_and_readiness_are_said_in_one_word() -> None:
 
 async def test_a_server_without_its_store_is_not_ready_and_is_again_when_it_is_back() -> None:
     async with running_server() as server:
-        server.app._journal.healthy = False
+        server.app.backends.journal.healthy = False
         away = await get(server, "/ready")
         await create(server)
         back = await get(server, "/ready")

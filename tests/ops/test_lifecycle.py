@@ -4,40 +4,20 @@ from __future__ import annotations
 
 import asyncio
 import json
+import re
+from pathlib import Path
 from typing import Any
 
-from antiphon.core.run_state import RunState
-from antiphon.ops.lifecycle import RING_ENTRIES, Entry, Lifecycle
+import pytest
+
+import antiphon
+from antiphon.ops.lifecycle import ENDS, RING_ENTRIES, Entry, Lifecycle, Told
+from antiphon_protocol.lifecycle import LIFECYCLE_EVENTS
 from antiphon_protocol.runstate import RunState as WireState
 from tests.http.calling import begin, body, create, ended, http, key_of, script, slow
+from tests.ops.states import FakeClock, state
 from tests.support.server import RunningServer, running_server
 from tests.support.ws_client import ws_client
-
-
-class FakeClock:
-    def __init__(self) -> None:
-        self.at = 1000.0
-
-    def now(self) -> float:
-        return self.at
-
-    def monotonic(self) -> float:
-        return self.at
-
-
-def state(response_id: str = "resp_1", tenant: str = "default") -> RunState:
-    return RunState(
-        response_id=response_id,
-        conversation_id="conv_1",
-        tenant=tenant,
-        principal="user:local",
-        model="m",
-        upstream="u",
-        origin="http",
-        epoch="a" * 16,
-        created_at=1000.0,
-        updated_at=1000.0,
-    )
 
 
 def entries(server: RunningServer, tenant: str = "default") -> list[Entry]:
@@ -79,6 +59,50 @@ def test_observers_hear_every_entry_in_order_and_rows_do_not_change_afterwards()
     second = lifecycle.record("run.started", one, {"x": 1})
     assert heard == [("default", first), ("default", second)]
     assert (first.row["state"], second.row["state"], second.data) == ("queued", "running", {"x": 1})
+
+
+def test_the_entries_of_each_run_are_counted_for_themselves() -> None:
+    lifecycle, one, other = Lifecycle("e", FakeClock()), state("resp_1"), state("resp_2", tenant="b")
+    counted = [lifecycle.record("run.updated", run) for run in (one, other, one, one, other)]
+    assert [(entry.run_id, entry.n, entry.fence) for entry in counted] == [
+        ("resp_1", 1, 1),
+        ("resp_2", 1, 1),
+        ("resp_1", 2, 1),
+        ("resp_1", 3, 1),
+        ("resp_2", 2, 1),
+    ]
+    assert "feed_n" not in counted[0].row and "feed_fence" not in counted[0].row
+
+
+@pytest.mark.parametrize(
+    ("told", "ended", "said"),
+    [
+        (Told(0, ""), False, "run.created"),
+        (Told(3, "run.step.started"), False, "run.updated"),
+        (Told(3, "run.usage"), True, "run.cancelled"),
+        (Told(0, ""), True, "run.cancelled"),
+        (Told(4, "run.cancelled"), True, None),
+    ],
+)
+def test_who_takes_over_a_run_says_what_the_feed_lacks(told: Told, ended: bool, said: str | None) -> None:
+    lifecycle, run = Lifecycle("e", FakeClock()), state()
+    if ended:
+        run.terminal = {"status": "cancelled", "code": "cancelled", "by": "user:anna"}
+        run.to("cancelled", 1001.0)
+    lifecycle.take_over(run, told, fence=3)
+    found = lifecycle.since("default", 0)
+    assert found is not None
+    assert [(entry.event, entry.n, entry.fence) for entry in found] == ([(said, told.n + 1, 3)] if said else [])
+    if ended and said:
+        assert found[0].data == {"usage": None, "cost": None, "code": "cancelled", "by": "user:anna"}
+    assert lifecycle.record("run.updated", run).n == told.n + len(found) + 1
+
+
+def test_every_event_that_is_recorded_stands_in_the_table_of_the_protocol() -> None:
+    texts = [path.read_text(encoding="utf-8") for path in Path(antiphon.__file__).parent.rglob("*.py")]
+    recorded = re.compile(r'(?:event=|record\(|_tell\(run, )"(run\.[a-z.]+)"')
+    named = {name for text in texts for name in recorded.findall(text)}
+    assert named | ENDS == LIFECYCLE_EVENTS.keys()
 
 
 async def test_the_events_of_a_run_come_in_their_order_with_its_whole_state() -> None:

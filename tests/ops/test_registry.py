@@ -8,9 +8,9 @@ from typing import get_args
 import pytest
 
 from antiphon.core.run_state import TERMINAL, TRANSITIONS, IllegalTransition, RunState, State
-from antiphon.ops.lifecycle import Lifecycle
+from antiphon.ops.lifecycle import Lifecycle, Told
 from antiphon.ops.registry import KEEP_ENDED_S, RunRegistry
-from tests.ops.test_lifecycle import FakeClock, state
+from tests.ops.states import FakeClock, state
 
 STATES: tuple[State, ...] = get_args(State)
 
@@ -50,26 +50,14 @@ def test_an_id_nobody_started_is_an_error() -> None:
         runs.get("resp_1")
 
 
-def test_who_listens_to_a_conversation_hears_each_of_its_runs_begin_and_nothing_else() -> None:
+def test_each_run_that_begins_is_told_once() -> None:
     runs, _, _ = registry()
-    heard: list[str] = []
-
-    def crash(run: RunState) -> None:
-        raise RuntimeError(run.response_id)
-
-    def listen(run: RunState) -> None:
-        heard.append(run.response_id)
-
-    first, second, other, last = (state(f"resp_{n}") for n in range(4))
-    other.conversation_id = "conv_other"
-    runs.listen_conversation(first.conversation_id, crash)
-    runs.listen_conversation(first.conversation_id, listen)
-    for run in (first, second, other):
-        runs.start(run)
+    begun: list[str] = []
+    runs.on_start = lambda run: begun.append(run.response_id)
+    for name in ("resp_0", "resp_1"):
+        runs.start(run := state(name))
         runs.change(run, "running")
-    runs.unlisten_conversation(first.conversation_id, listen)
-    runs.start(last)
-    assert heard == ["resp_0", "resp_1"]
+    assert begun == ["resp_0", "resp_1"]
     assert [runs.lists(name) for name in ("resp_0", "resp_9")] == [True, False]
 
 
@@ -154,3 +142,30 @@ def test_a_listener_that_breaks_or_leaves_while_it_is_told_harms_nobody() -> Non
     assert heard == ["left", "running", "completed"]
     found = lifecycle.since("default", 0)
     assert found is not None and len(found) == 3
+
+
+def test_a_feed_that_began_anew_is_told_of_the_live_runs_of_its_tenant() -> None:
+    runs, lifecycle, _ = registry()
+    for response_id, tenant in (("resp_live", "a"), ("resp_over", "a"), ("resp_other", "b")):
+        runs.start(state(response_id, tenant))
+    runs.change(runs.get("resp_over"), "cancelled", event="run.cancelled")
+    runs.tell_all("a")
+    told, others = lifecycle.since("a", 3), lifecycle.since("b", 1)
+    assert told is not None and [(entry.event, entry.run_id) for entry in told] == [("run.updated", "resp_live")]
+    assert others == []
+
+
+def test_an_adopted_run_is_listed_and_one_that_is_over_goes_after_a_minute() -> None:
+    runs, lifecycle, clock = registry()
+    alive, over = state("resp_alive"), state("resp_over")
+    over.to("completed", clock.at)
+    runs.adopt(alive, Told(2, "run.started"), fence=2)
+    runs.adopt(over, Told(5, "run.completed"), fence=2)
+    found = lifecycle.since("default", 0)
+    assert found is not None and [(entry.run_id, entry.event, entry.n) for entry in found] == [
+        ("resp_alive", "run.updated", 3)
+    ]
+    assert runs.get("resp_over") is over
+    clock.at += KEEP_ENDED_S
+    runs.prune()
+    assert runs.lists("resp_alive") and not runs.lists("resp_over")

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from pydantic import BaseModel
 
-from antiphon_protocol import bodies, response, runstate
+from antiphon_protocol import bodies, lifecycle, response, runstate
 from antiphon_protocol.codes import CODES, INCOMPLETE_REASONS
 from antiphon_protocol.events import SERVER_EVENT_TYPES
 from antiphon_protocol.extension import COMMAND_TYPES, EXTENSION_EVENT_TYPES, RESERVED_COMMANDS
@@ -28,6 +28,7 @@ NAMED_MODELS: dict[str, type[BaseModel]] = {
     "Inject": bodies.Inject,
     "Injected": bodies.Injected,
     "InputItemList": bodies.InputItemList,
+    "LifecycleEntry": lifecycle.LifecycleEntry,
     "ModelList": bodies.ModelList,
     "Response": response.Response,
     "ResponseDeleted": bodies.ResponseDeleted,

@@ -13,6 +13,7 @@ from tests.support.server import running_server
 from tests.support.ws_client import Event, WsClient
 
 ELSEWHERE = {
+    "owner_unavailable",  # tests/elsewhere
     # HTTP alone has these.
     "unsupported_media_type",
     "payload_too_large",

@@ -48,7 +48,7 @@ async def test_concurrent_runs_each_reach_the_upstream_with_their_own_token() ->
         shown += [e.raw for e in await attach_all(one, response_id(runs[0]))]
         shown.append((await http.get(f"{server.url}/v1/responses/{response_id(runs[0])}")).text)
         assert not [raw for raw in shown if "alice-" in raw or "bob-" in raw]
-        await server.server.app._journal.aclose()
+        await server.server.app.backends.journal.aclose()
         for file in server.data_dir.glob("antiphon.db*"):
             assert b"alice-" not in file.read_bytes()
 

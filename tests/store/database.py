@@ -10,39 +10,67 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+import orjson
+
+from antiphon.core.run_state import RunState
 from antiphon.store.database import migrate, open_reader
+from antiphon.store.postgres import migrating, reading
+from antiphon.store.postgres.writer import PostgresWriter
 from antiphon.store.records import Ending, NewResponse
 from antiphon.store.responses import ResponseReader
 from antiphon.store.writer import SqliteWriter
+from antiphon.store.writing import Writer
+from tests.support import postgres
 
 WAIT_S = 10.0
+TIMEOUT_S = 5.0
 
 
 @dataclass
 class Database:
-    path: Path
-    writer: SqliteWriter
+    """place: the file of SQLite, or the URL of PostgreSQL."""
+
+    place: Path | str
+    writer: Writer
     reader: ResponseReader
+
+    @property
+    def path(self) -> Path:
+        assert isinstance(self.place, Path), "only SQLite has a file"
+        return self.place
 
     def rows(self, query: str, *values: Any) -> list[Any]:
         """What another program sees."""
-        with contextlib.closing(sqlite3.connect(self.path)) as connection:
+        if isinstance(self.place, str):
+            return postgres.execute(self.place, query.replace("?", "%s"), *values)
+        with contextlib.closing(sqlite3.connect(self.place)) as connection:
             return connection.execute(query, values).fetchall()
 
 
 @contextlib.asynccontextmanager
-async def database(folder: Path, *, full_sync: bool = False) -> AsyncIterator[Database]:
-    path = folder / "antiphon.db"
-    await asyncio.to_thread(migrate, path)
-    engine = open_reader(path)
-    writer = SqliteWriter(path, full_sync=full_sync)
+async def database(
+    place: Path | str, *, full_sync: bool = False, timeout_s: float = TIMEOUT_S
+) -> AsyncIterator[Database]:
+    """place: a folder for SQLite, or the URL of PostgreSQL. timeout_s: of PostgreSQL."""
+    writer: Writer
+    if isinstance(place, str):
+        await asyncio.to_thread(migrating.migrate, place, TIMEOUT_S)
+        engine = reading.open_reader(place, connections=2, timeout_s=timeout_s)
+        writer = PostgresWriter(place, timeout_s=timeout_s)
+        reader = ResponseReader(engine, timeout_s=timeout_s)
+    else:
+        place = place / "antiphon.db"
+        await asyncio.to_thread(migrate, place)
+        engine = open_reader(place)
+        writer = SqliteWriter(place, full_sync=full_sync)
+        reader = ResponseReader(engine)
     writer.start()
     try:
-        yield Database(path, writer, ResponseReader(engine))
+        yield Database(place, writer, reader)
     finally:
         async with asyncio.timeout(WAIT_S):
             await writer.stop()
-            await engine.dispose()
+            await reader.aclose()
 
 
 def new_response(response_id: str, *, parent: str | None = None, **fields: Any) -> NewResponse:
@@ -60,9 +88,25 @@ def new_response(response_id: str, *, parent: str | None = None, **fields: Any) 
         "input": b'{"type":"message","role":"user","content":"hi"}',
         "context_input": None,
         "response": b'{"id":"%b","status":"in_progress","output":[]}' % response_id.encode(),
-        "run_state": b'{"response_id":"%b","revision":0,"state":"running"}' % response_id.encode(),
+        "run_state": orjson.dumps(_state(response_id).row()),
     }
     return NewResponse(**{**given, **fields})
+
+
+def _state(response_id: str) -> RunState:
+    return RunState(
+        response_id=response_id,
+        conversation_id="conv_1",
+        tenant="default",
+        principal="user:local",
+        model="antiphon/echo",
+        upstream="antiphon",
+        origin="background",
+        epoch="a" * 16,
+        created_at=1000.0,
+        updated_at=1000.0,
+        state="running",
+    )
 
 
 def ending(

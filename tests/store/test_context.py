@@ -18,9 +18,9 @@ async def finish(db: Database, name: str, parent: str | None = None, **fields: A
 
 
 async def test_a_chain_is_read_from_its_newest_compaction_on_and_what_it_replaced_is_not_read(
-    tmp_path: Path,
+    place: Path | str,
 ) -> None:
-    async with database(tmp_path) as db:
+    async with database(place) as db:
         await finish(db, "resp_1", input=b"1", context_output=b"2", compacted_context=b"old")
         await finish(db, "resp_2", "resp_1", input=b"3", context_output=b"4")
         await finish(db, "resp_3", "resp_2", input=b"5", context_output=b"7", compacted_context=b"6")
@@ -35,9 +35,9 @@ async def test_a_chain_is_read_from_its_newest_compaction_on_and_what_it_replace
 
 
 async def test_a_chain_whose_beginning_was_deleted_is_gone_even_if_a_compaction_replaced_it(
-    tmp_path: Path,
+    place: Path | str,
 ) -> None:
-    async with database(tmp_path) as db:
+    async with database(place) as db:
         await finish(db, "resp_1", input=b"1")
         await finish(db, "resp_2", "resp_1", compacted_context=b"2")
         assert turn_of_chain(await db.reader.chain("resp_2", "default")) is not None
@@ -45,15 +45,15 @@ async def test_a_chain_whose_beginning_was_deleted_is_gone_even_if_a_compaction_
         assert turn_of_chain(await db.reader.chain("resp_2", "default")) is None
 
 
-async def test_deleting_a_response_deletes_what_it_compacted(tmp_path: Path) -> None:
-    async with database(tmp_path) as db:
+async def test_deleting_a_response_deletes_what_it_compacted(place: Path | str) -> None:
+    async with database(place) as db:
         await finish(db, "resp_1", compacted_context=b"SECRET")
         await db.writer.submit(records.delete("resp_1"))
         assert db.rows("SELECT compacted_context FROM responses") == [(None,)]
 
 
-async def test_items_are_found_by_id_in_the_newest_response_of_their_tenant_first(tmp_path: Path) -> None:
-    async with database(tmp_path) as db:
+async def test_items_are_found_by_id_in_the_newest_response_of_their_tenant_first(place: Path | str) -> None:
+    async with database(place) as db:
         await finish(db, "resp_1", item_ids=[("msg_out", "theirs"), ("rs_out", None)])
         await db.writer.submit(records.begin(new_response("resp_2", item_ids=["msg_in"], created_at=2000.0), None))
         await db.writer.submit(records.begin(new_response("resp_3", item_ids=["msg_in"], created_at=3000.0), None))
@@ -71,7 +71,7 @@ async def test_items_are_found_by_id_in_the_newest_response_of_their_tenant_firs
         assert left.response_id == "resp_2"
 
 
-async def test_any_number_of_ids_can_be_asked_for_at_once(tmp_path: Path) -> None:
-    async with database(tmp_path) as db:
+async def test_any_number_of_ids_can_be_asked_for_at_once(place: Path | str) -> None:
+    async with database(place) as db:
         await finish(db, "resp_1", item_ids=[(f"msg_{n}", None) for n in range(3000)])
         assert len(await db.reader.item_homes([f"msg_{n}" for n in range(40_000)], "default")) == 3000

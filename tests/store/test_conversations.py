@@ -21,8 +21,8 @@ async def newest(db: Database, conversation_id: str = "conv_1", **asker: str | N
     return orjson.loads(found)["response_id"] if found is not None else None
 
 
-async def test_the_newest_one_that_has_ended_is_found_and_one_in_progress_is_not(tmp_path: Path) -> None:
-    async with database(tmp_path) as db:
+async def test_the_newest_one_that_has_ended_is_found_and_one_in_progress_is_not(place: Path | str) -> None:
+    async with database(place) as db:
         assert await newest(db) is None
         await ended(db, "resp_new", 3.0)
         await ended(db, "resp_old", 1.0)
@@ -33,8 +33,8 @@ async def test_the_newest_one_that_has_ended_is_found_and_one_in_progress_is_not
         assert await newest(db) == "resp_old"
 
 
-async def test_other_tenants_and_other_peoples_private_responses_are_not_there(tmp_path: Path) -> None:
-    async with database(tmp_path) as db:
+async def test_other_tenants_and_other_peoples_private_responses_are_not_there(place: Path | str) -> None:
+    async with database(place) as db:
         await ended(db, "resp_shared", 1.0)
         await ended(db, "resp_private", 2.0, visibility="private", creator="user:a")
         assert await newest(db, tenant="default", creator="user:a") == "resp_private"
@@ -42,7 +42,10 @@ async def test_other_tenants_and_other_peoples_private_responses_are_not_there(t
         assert await newest(db, tenant="default") == "resp_private"
         assert await newest(db, tenant="elsewhere") is None
         assert await newest(db) == "resp_private"
-        plan = db.rows(
-            "EXPLAIN QUERY PLAN SELECT run_state FROM responses WHERE conversation_id = 'x' ORDER BY created_at"
-        )
-        assert "responses_conversation" in str(plan)
+
+
+async def test_a_conversation_is_found_by_its_index(place: Path | str) -> None:
+    query = "SELECT run_state FROM responses WHERE conversation_id = 'x' ORDER BY created_at DESC LIMIT 1"
+    async with database(place) as db:
+        explain = "EXPLAIN QUERY PLAN" if isinstance(place, Path) else "EXPLAIN"
+        assert "responses_conversation" in str(db.rows(f"{explain} {query}"))

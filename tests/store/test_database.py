@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 from pathlib import Path
 
 import pytest
@@ -18,7 +17,6 @@ async def refused(folder: Path, **settings: object) -> str:
     app = Antiphon(test_settings(folder, **settings))
     with pytest.raises(StartupError) as caught:
         await app.start()
-    await app._database.dispose()
     await app._router.aclose()
     return caught.value.message
 
@@ -66,7 +64,7 @@ async def test_a_database_with_torn_pages_is_said_to_be_unusable(tmp_path: Path)
 
 async def test_a_database_of_a_newer_version_is_left_alone(tmp_path: Path) -> None:
     async with running_server(tmp_path) as server:
-        await server.app._writer.submit(
+        await server.app.backends.store.writer.submit(
             lambda connection: connection.execute("UPDATE alembic_version SET version_num = '9999'") and None
         )
     before = (tmp_path / "antiphon.db").read_bytes()
@@ -93,12 +91,8 @@ async def test_a_start_that_failed_lets_go_of_the_data(tmp_path: Path) -> None:
         assert (await create(server))["status"] == "completed"
 
 
-async def test_a_store_url_names_the_file_and_other_engines_are_refused(tmp_path: Path) -> None:
+async def test_a_store_url_names_the_file(tmp_path: Path) -> None:
     where = tmp_path / "else where?" / "runs.db"
     async with running_server(tmp_path, store_url=f"sqlite:///{where}") as server:
         await create(server)
-        await asyncio.sleep(0)
     assert where.is_file() and not (tmp_path / "antiphon.db").exists()
-    for url in ("postgresql://x/y", "sqlite://", "nonsense"):
-        with pytest.raises(StartupError, match="store_url"):
-            Antiphon(test_settings(tmp_path, store_url=url))

@@ -97,11 +97,11 @@ async def test_expiry_works_through_more_logs_than_fit_into_one_go() -> None:
     async with running_server(journal={"retention_s": 0}) as server:
         for n in range(250):
             end = ending(f"resp_{n}")
-            server.app._writer.submit(records.begin(new_response(end.id), None))
-            done = server.app._writer.submit(records.end(end, [(end.id, 0, 2, b"a\nb\nc")]))
+            server.app.backends.store.writer.submit(records.begin(new_response(end.id), None))
+            done = server.app.backends.store.writer.submit(records.end(end, [(end.id, 0, 2, b"a\nb\nc")]))
         await done
         await server.app.engine.janitor.clean()
-        assert {await server.app._reader.head(f"resp_{n}") for n in range(250)} == {-1}
+        assert {await server.app.backends.store.reader.head(f"resp_{n}") for n in range(250)} == {-1}
 
 
 async def test_idempotency_records_go_with_their_day() -> None:
@@ -122,5 +122,5 @@ async def test_ended_runs_leave_memory(tmp_path: Path) -> None:
                 await create(server, store=store)
         runs = server.app.engine.supervisor._directory._runs
         await until(lambda: not runs)
-        assert server.app._journal._sent == {} and server.app._journal._dirty == {}
-        assert server.app._journal._begins == {} and server.app.registry._listeners == {}
+        assert server.app.backends.journal._sent == {} and server.app.backends.journal._dirty == {}
+        assert server.app.backends.journal._begins == {} and server.app.registry._listeners == {}

@@ -15,8 +15,8 @@ def answer(call_id: str, by: str = "key:anna", text: str = "x", at: float = 10.0
     return Resolution(call_id, item, by, "connection:c1", "r-1", at)
 
 
-async def test_an_answer_reads_back_as_it_was_written_oldest_first(tmp_path: Path) -> None:
-    async with database(tmp_path) as db:
+async def test_an_answer_reads_back_as_it_was_written_oldest_first(place: Path | str) -> None:
+    async with database(place) as db:
         later, earlier = answer("c1", at=20.0), answer("c2", at=10.0)
         assert (await db.writer.submit(held_results.insert("resp_1", [later]))).won
         assert (await db.writer.submit(held_results.insert("resp_1", [earlier]))).won
@@ -24,8 +24,8 @@ async def test_an_answer_reads_back_as_it_was_written_oldest_first(tmp_path: Pat
         assert await db.reader.held_results("resp_2") == []
 
 
-async def test_the_second_answer_is_not_written_and_is_told_the_first(tmp_path: Path) -> None:
-    async with database(tmp_path) as db:
+async def test_the_second_answer_is_not_written_and_is_told_the_first(place: Path | str) -> None:
+    async with database(place) as db:
         first, second = answer("c1", text="first"), answer("c1", "key:bob", "second")
         both = [db.writer.submit(held_results.insert("resp_1", [one])) for one in (first, second)]
         won, lost = await asyncio.gather(*both)
@@ -33,16 +33,16 @@ async def test_the_second_answer_is_not_written_and_is_told_the_first(tmp_path: 
         assert await db.reader.held_results("resp_1") == [first]
 
 
-async def test_a_list_with_one_answered_call_writes_nothing(tmp_path: Path) -> None:
-    async with database(tmp_path) as db:
+async def test_a_list_with_one_answered_call_writes_nothing(place: Path | str) -> None:
+    async with database(place) as db:
         await db.writer.submit(held_results.insert("resp_1", [answer("c2")]))
         lost = await db.writer.submit(held_results.insert("resp_1", [answer("c1"), answer("c2", "key:bob")]))
         assert [other.call_id for other in lost.others] == ["c2"]
         assert [kept.call_id for kept in await db.reader.held_results("resp_1")] == ["c2"]
 
 
-async def test_a_run_with_a_terminal_takes_no_answer(tmp_path: Path) -> None:
-    async with database(tmp_path) as db:
+async def test_a_run_with_a_terminal_takes_no_answer(place: Path | str) -> None:
+    async with database(place) as db:
         await db.writer.submit(records.begin(new_response("resp_1"), None))
         await db.writer.submit(records.end(ending("resp_1"), []))
         late = await db.writer.submit(held_results.insert("resp_1", [answer("c1")]))
@@ -50,8 +50,8 @@ async def test_a_run_with_a_terminal_takes_no_answer(tmp_path: Path) -> None:
         assert await db.reader.held_results("resp_1") == []
 
 
-async def test_the_newest_claim_of_a_call_reads_back(tmp_path: Path) -> None:
-    async with database(tmp_path) as db:
+async def test_the_newest_claim_of_a_call_reads_back(place: Path | str) -> None:
+    async with database(place) as db:
         first, second = Claim("key:anna", "instance:tab", 1, 20.0), Claim("", "", 1, 0.0)
         await db.writer.submit(held_results.keep_claim("resp_1", "c1", first))
         await db.writer.submit(held_results.keep_claim("resp_1", "c2", first))
@@ -60,8 +60,8 @@ async def test_the_newest_claim_of_a_call_reads_back(tmp_path: Path) -> None:
         assert await db.reader.held_claims("resp_2") == {}
 
 
-async def test_answers_go_with_the_response_or_with_its_log(tmp_path: Path) -> None:
-    async with database(tmp_path) as db:
+async def test_answers_go_with_the_response_or_with_its_log(place: Path | str) -> None:
+    async with database(place) as db:
         for run_id in ("resp_1", "resp_2", "resp_3"):
             await db.writer.submit(records.begin(new_response(run_id), None))
             await db.writer.submit(held_results.insert(run_id, [answer("c1")]))

@@ -47,7 +47,7 @@ async def half_a_run(folder: Path, events: int) -> list[bytes]:
                     (RESP, events - 1, b"\n".join(mine)),
                 )
 
-        await server.app._writer.submit(work)
+        await server.app.backends.store.writer.submit(work)
     return [event.replace(response["id"].encode(), RESP.encode()) for event in log]
 
 
@@ -129,7 +129,7 @@ async def test_a_start_that_was_cut_in_the_middle_of_recovery_is_made_up_for(tmp
     assert fence == 2
     async with running_server(tmp_path) as server:
         stream = await follow(server, RESP)
-        stored = await server.app._reader.find(RESP)
+        stored = await server.app.backends.store.reader.find(RESP)
     assert stream.done and stream.payloads[-1]["sequence_number"] == 5
     assert stored is not None and stored.fence == 3 and len(stored.epochs.entries) == 3
 

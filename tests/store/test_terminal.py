@@ -132,7 +132,7 @@ async def test_a_run_that_is_not_stored_does_not_mind_the_store() -> None:
 
 async def test_a_commit_of_unknown_outcome_is_read_back_and_not_written_twice() -> None:
     async with running_server(store={"retry_s": 5}) as server:
-        end, failed = server.app._journal.end, []
+        end, failed = server.app.backends.journal.end, []
 
         async def committed_but_unanswered(run_log: Any, ending: Any, within_s: float) -> Any:
             verdict = await end(run_log, ending, within_s)
@@ -140,11 +140,11 @@ async def test_a_commit_of_unknown_outcome_is_read_back_and_not_written_twice() 
                 from antiphon.errors import StorageError
 
                 failed.append(verdict)
-                server.app._journal._sent[run_log] = run_log.head
+                server.app.backends.journal._sent[run_log] = run_log.head
                 raise StorageError("nobody knows")
             return verdict
 
-        server.app._journal.end = committed_but_unanswered  # type: ignore[method-assign]
+        server.app.backends.journal.end = committed_but_unanswered  # type: ignore[method-assign]
         response = await create(server, "one two")
         assert failed[0].won and response["status"] == "completed"
         replay = await follow(server, response["id"])

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import re
 import socket
 from pathlib import Path
 
@@ -13,18 +14,23 @@ from rich.table import Table
 
 from antiphon.cli.doctor_tools import Check, tool_checks
 from antiphon.clock import SystemClock
-from antiphon.errors import AntiphonError, UpstreamError
+from antiphon.errors import AntiphonError, StartupError, UpstreamError
 from antiphon.runs.compaction.sealing import Sealer
 from antiphon.settings import Settings, UpstreamSettings
 from antiphon.store.database import migrate
+from antiphon.store.postgres.connection import check_server, place_of
+from antiphon.store.postgres.migrating import schema_version
+from antiphon.store.schema import newest
 from antiphon.upstream.build import build_upstreams, http_upstream
 
 
 async def examine(settings: Settings, config: Path | None, console: Console) -> bool:
     """Print settings and checks; True if all checks passed."""
     console.print(f"[bold]Configuration[/bold] ({escape(str(config or 'no file, defaults and environment'))})")
-    # SecretStr renders as asterisks: no secret reaches the terminal.
-    console.print_json(orjson.dumps(settings.model_dump(mode="json")).decode())
+    # SecretStr renders as asterisks, and URLs lose their passwords: no secret reaches the terminal.
+    shown = settings.model_dump(mode="json")
+    shown |= {name: _without_password(shown[name]) for name in ("store_url", "bus_url")}
+    console.print_json(orjson.dumps(shown).decode())
     table = Table("check", "result", "detail", title="Checks", title_justify="left")
     good = True
     for name, check in _checks(settings, config):
@@ -46,6 +52,9 @@ def _checks(settings: Settings, config: Path | None) -> list[tuple[str, Check]]:
         return str(settings.data_path)
 
     async def database() -> str:
+        settings.check_engines()
+        if settings.store_engine == "postgresql":
+            return await asyncio.to_thread(_examine_postgres, settings)
         await asyncio.to_thread(migrate, settings.database_path)
         return str(settings.database_path)
 
@@ -57,6 +66,8 @@ def _checks(settings: Settings, config: Path | None) -> list[tuple[str, Check]]:
 
     async def seal_key() -> str:
         path = settings.data_path / "seal.key"
+        if settings.seal_key is None and settings.store_engine == "postgresql":
+            return "all nodes share the one in the database"
         if settings.seal_key is None and not path.exists():
             return f"{path} will be made"
         given = settings.seal_key.get_secret_value() if settings.seal_key is not None else None
@@ -80,6 +91,24 @@ def _checks(settings: Settings, config: Path | None) -> list[tuple[str, Check]]:
         *((f"upstream {one.name}", _reaches(one, settings)) for one in settings.upstreams),
         *tool_checks(settings, config),
     ]
+
+
+def _examine_postgres(settings: Settings) -> str:
+    """Looks only: the tables are made by `antiphon migrate` or by a start. Raises StartupError."""
+    version = check_server(settings.store_url, settings.store.timeout_s)
+    place, there, needed = place_of(settings.store_url), schema_version(settings.store_url), newest()
+    if there != needed:
+        raise StartupError(
+            f"{place} has {f'the schema {there}' if there else 'no tables'}, this server needs schema {needed}; "
+            "run `antiphon migrate`"
+        )
+    return f"{place}: PostgreSQL {version}, schema {there}"
+
+
+def _without_password(url: str) -> str:
+    """A URL as it may be shown."""
+    url = re.sub(r"://([^:@]*):.*@", r"://\1:***@", url)
+    return re.sub(r"(password=)[^&]*", r"\1***", url)
 
 
 def _reaches(one: UpstreamSettings, settings: Settings) -> Check:

@@ -1,4 +1,4 @@
-"""Commands: serve, doctor, version."""
+"""Commands: serve, migrate, doctor, version."""
 
 from __future__ import annotations
 
@@ -15,9 +15,11 @@ from antiphon import __version__
 from antiphon.app import Antiphon
 from antiphon.cli.doctor import examine
 from antiphon.cli.logs import configure_logs
+from antiphon.cli.migrate import migrate as run_migrations
 from antiphon.errors import StartupError
 from antiphon.server import AntiphonServer
-from antiphon.settings import Settings, load_settings
+from antiphon.settings import Settings
+from antiphon.settings_loading import load_settings
 
 app = typer.Typer(
     help="Self-hosted real-time server for AI agent runs.",
@@ -49,6 +51,17 @@ def serve(
     configure_logs(settings.log_level, settings.log_format)
     try:
         uvloop.run(_serve(settings, path))
+    except StartupError as error:
+        _fail(error)
+
+
+@app.command()
+def migrate(config: Config = None, data_dir: DataDir = None) -> None:
+    """Bring the tables of the store up to date. A start does so too."""
+    settings, _ = _load(config, data_dir=data_dir)
+    configure_logs(settings.log_level, settings.log_format)
+    try:
+        asyncio.run(run_migrations(settings, console))
     except StartupError as error:
         _fail(error)
 

@@ -36,7 +36,8 @@ class RunState:
     """One run as dashboards and attached clients see it. Never prompts, arguments or outputs.
 
     revision counts changes that are worth telling; head, usage and updated_at ride along.
-    created_at, started_at, updated_at: Unix seconds.
+    created_at, started_at, updated_at: Unix seconds. feed_n, feed_fence are not part of the row: the number of the
+    run's last lifecycle entry, and the fence under which its owner speaks in the feed that several nodes share.
     """
 
     response_id: str
@@ -64,11 +65,14 @@ class RunState:
     resolved_calls: list[dict[str, Any]] = field(default_factory=list)
     participants: list[dict[str, Any]] = field(default_factory=list)
     steers: list[dict[str, Any]] = field(default_factory=list)
+    stalled: bool = False
     degraded: bool = False
     fallback_from: str | None = None
     usage: dict[str, Any] | None = None
     terminal: dict[str, Any] | None = None
     expires_at: float | None = None
+    feed_n: int = 0
+    feed_fence: int = 1
 
     def to(self, state: State, now: float) -> None:
         """Change state. Raises IllegalTransition."""
@@ -94,7 +98,7 @@ class RunState:
             "visibility": self.visibility,
             "epoch": self.epoch,
             "revision": self.revision,
-            "stalled": False,
+            "stalled": self.stalled,
             "degraded": self.degraded,
             **({"fallback_from": self.fallback_from} if self.fallback_from else {}),
             "started_at": self.started_at,

@@ -7,20 +7,21 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import sqlite3
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
 
 import structlog
 
 from antiphon.core.cursor import BEFORE_FIRST, Epochs
+from antiphon.core.run_state import RunState
 from antiphon.errors import StorageError
+from antiphon.journal.contract import Hint, LiveRun
 from antiphon.journal.log import RunLog
-from antiphon.settings import JournalSettings
+from antiphon.settings_storage import JournalSettings
 from antiphon.store import checkpoints, records
 from antiphon.store.records import Ending, IdempotencyRecord, NewResponse, Verdict
 from antiphon.store.responses import ResponseReader
-from antiphon.store.writer import SqliteWriter
+from antiphon.store.writing import StoreConnection, Writer
 
 log = structlog.get_logger(__name__)
 
@@ -50,7 +51,7 @@ class _Part:
     def last(self) -> int:
         return self.first + len(self.events) - 1
 
-    def write(self, connection: sqlite3.Connection) -> None:
+    def write(self, connection: StoreConnection) -> None:
         if self.begin is not None:
             records.begin(*self.begin)(connection)
         if self.events:
@@ -63,7 +64,7 @@ class _Part:
 class SqliteJournal:
     """Logs of stored runs (in SQLite) and of unstored ones (in memory only)."""
 
-    def __init__(self, writer: SqliteWriter, reader: ResponseReader, settings: JournalSettings) -> None:
+    def __init__(self, writer: Writer, reader: ResponseReader, settings: JournalSettings) -> None:
         self._writer = writer
         self._reader = reader
         self._settings = settings
@@ -80,8 +81,20 @@ class SqliteJournal:
         """Runs whose last part on its way was refused and is being tried again."""
         self.healthy = True
         """Whether the last write worked."""
+        self.on_lost: Callable[[RunLog], None] = lambda run_log: None
+        self.on_restarted: Callable[[RunLog], None] = lambda run_log: None
 
-    def open(self, run_id: str, epochs: Epochs, *, stored: bool, head: int = BEFORE_FIRST) -> RunLog:
+    def open(
+        self,
+        run_id: str,
+        epochs: Epochs,
+        *,
+        stored: bool,
+        state: RunState,
+        head: int = BEFORE_FIRST,
+        fence: int = 1,
+        onto: RunLog | None = None,
+    ) -> RunLog:
         """A log to write to. head: where a run that is taken over stands."""
         window = self._settings.tail_bytes if stored else self._settings.memory_run_bytes
         strict = stored and self._settings.mode == "strict"
@@ -116,6 +129,19 @@ class SqliteJournal:
         if run_log.stored:
             self._mark_dirty(run_log)
 
+    def publish_state(self, run_log: RunLog) -> None:
+        """There is no other node."""
+
+    async def erase(self, run_id: str) -> None:
+        """Its rows are all there is."""
+
+    def holds_back(self, run_log: RunLog) -> bool:
+        """A lone node is never suspended, and its log is what it says it is."""
+        return False
+
+    async def may_act(self, run_log: RunLog) -> None:
+        """A lone node owns its runs."""
+
     async def flush(self, run_log: RunLog) -> None:
         """Make what this run has so far durable. Raises StorageError if the store refuses it now."""
         await self._settle(run_log)
@@ -142,7 +168,7 @@ class SqliteJournal:
         part = self._take(run_log) or _Part(run_log, None, run_log.head + 1, [])
         whole = _Part(run_log, part.begin, part.first, [*part.events, ending.terminal_event])
 
-        def work(connection: sqlite3.Connection) -> Verdict:
+        def work(connection: StoreConnection) -> Verdict:
             if whole.begin is not None:
                 records.begin(*whole.begin)(connection)
             chunk = (run_log.run_id, whole.first, whole.last, b"\n".join(whole.events))
@@ -160,6 +186,15 @@ class SqliteJournal:
             run_log.mark_durable(run_log.head)
         return verdict
 
+    async def end_undecided(self, run_log: RunLog, ending: Ending) -> bool:
+        """The log and the row are one database: what the row does not take, the log does not."""
+        self.close(run_log)
+        return False
+
+    async def end_unstored(self, run_log: RunLog, terminal: bytes, within_s: float) -> Verdict:
+        """Memory is all there is of it."""
+        return Verdict(True, terminal, run_log.head + 1)
+
     def close(self, run_log: RunLog) -> None:
         """Forget a log that is over; what it still had to write is given up."""
         self._dirty.pop(run_log, None)
@@ -175,6 +210,42 @@ class SqliteJournal:
             return page
         first, events = await self._reader.events(run_log.run_id, after, max_bytes)
         return events[: run_log.shown - after] if events and first == after + 1 else None
+
+    async def events(self, run_id: str, after: int, max_bytes: int) -> tuple[int, list[bytes]]:
+        """Durable events of a stored run. Raises StorageError."""
+        return await self._reader.events(run_id, after, max_bytes)
+
+    def hint_channel(self, run_id: str) -> str:
+        """Where nobody publishes."""
+        return f"run:{run_id}"
+
+    def read_hint(self, payload: bytes) -> Hint:
+        """There are none."""
+        raise ValueError("nobody publishes hints on one machine")
+
+    async def conclude(self, run: LiveRun, terminal: bytes, number: int) -> None:
+        """The last process wrote the row and died before the log: the stored bytes are appended."""
+        await self._writer.submit(records.append_chunks([(run.id, number, number, terminal)]))
+
+    async def find(self, run_id: str) -> LiveRun | None:
+        """Every run that lives is one of this process."""
+        return None
+
+    async def adopt(self, run: LiveRun) -> LiveRun | None:
+        """Take a run that the last process left behind."""
+        return replace(run, fence=await self._writer.submit(records.take_over(run.id, None)))
+
+    async def retake(self) -> None:
+        """Nobody else can have taken anything."""
+
+    async def release(self, run_log: RunLog) -> None:
+        """All of it is stored for the next process. Raises StorageError."""
+        await self.flush(run_log)
+        self.close(run_log)
+
+    async def owned_by(self, node: str) -> list[LiveRun]:
+        """There is no other node."""
+        return []
 
     async def aclose(self) -> None:
         """Write what is left, as far as the store takes it."""
@@ -251,7 +322,7 @@ class SqliteJournal:
             await asyncio.wait(self._flushes, timeout=_LOOK_S, return_when=asyncio.FIRST_COMPLETED)
 
     async def _write(self, parts: Sequence[_Part]) -> None:
-        def work(connection: sqlite3.Connection) -> None:
+        def work(connection: StoreConnection) -> None:
             for part in parts:
                 part.write(connection)
 

@@ -1,6 +1,7 @@
-"""The lifecycle log: one numbered entry per event of any run, per tenant, in a ring (PROTOCOL "Feed").
+"""The lifecycle log of this process: one numbered entry per event of any run, per tenant, in a ring (PROTOCOL 16).
 
-Numbers (`rev`) have no holes within an epoch; a new process is a new epoch. Entries hold metadata only.
+Numbers (`rev`) have no holes within an epoch; a new process is a new epoch. Entries hold metadata only. Several
+nodes share a feed beside it, which `feed_redis.py` writes from these entries and numbers anew.
 """
 
 from __future__ import annotations
@@ -13,27 +14,44 @@ from typing import Any
 import orjson
 
 from antiphon.core.assembly.wire import to_keep
-from antiphon.core.run_state import RunState
+from antiphon.core.run_state import TERMINAL, RunState
 from antiphon.ports import Clock
 
 RING_ENTRIES = 10_000
 
+ENDS = frozenset(f"run.{state}" for state in TERMINAL)
+"""Events after which a run has no other."""
+
 
 @dataclass(frozen=True, slots=True)
 class Entry:
-    """One lifecycle event. encoded_row: the run's state after it, as JSON. at: Unix seconds."""
+    """One lifecycle event. encoded_row: the run's state after it, as JSON. at: Unix seconds.
+
+    n: counts the entries of the run from 1 on, over all nodes that ever owned it. fence: of its owner.
+    """
 
     rev: int
     event: str
     encoded_row: bytes
     data: dict[str, Any]
     at: float
+    run_id: str
+    n: int
+    fence: int
 
     @property
     def row(self) -> dict[str, Any]:
         """The run's state after it."""
         row: dict[str, Any] = orjson.loads(self.encoded_row)
         return row
+
+
+@dataclass(frozen=True, slots=True)
+class Told:
+    """What a feed already holds of a run. n: its entries so far. event: name of the last one, or empty."""
+
+    n: int
+    event: str
 
 
 Observer = Callable[[str, Entry], None]
@@ -59,13 +77,35 @@ class Lifecycle:
         """Number an event and keep it."""
         ring = self._rings.setdefault(state.tenant, _Ring())
         ring.rev += 1
+        state.feed_n += 1
         # Encoded at once: a ring of dicts would be seven times as large.
         row = to_keep(orjson.dumps(state.row()))
-        entry = Entry(ring.rev, event, row, data or {}, self._clock.now())
+        entry = Entry(
+            rev=ring.rev,
+            event=event,
+            encoded_row=row,
+            data=data or {},
+            at=self._clock.now(),
+            run_id=state.response_id,
+            n=state.feed_n,
+            fence=state.feed_fence,
+        )
         ring.entries.append(entry)
         for observer in self._observers:
             observer(state.tenant, entry)
         return entry
+
+    def take_over(self, state: RunState, told: Told, fence: int) -> None:
+        """A run of another node goes on here, or is found to be over: number its entries on, and say what the feed
+        lacks of it. told: what the feed has. fence: the one this node took the run with.
+        """
+        state.feed_n, state.feed_fence = told.n, fence
+        if state.state not in TERMINAL:
+            self.record("run.updated" if told.n else "run.created", state)
+        elif told.event not in ENDS:
+            terminal = state.terminal or {}
+            data = {"usage": state.usage, "cost": None, "code": terminal.get("code"), "by": terminal.get("by")}
+            self.record(f"run.{state.state}", state, data)
 
     def observe(self, observer: Observer) -> None:
         """Hear every entry from now on."""

@@ -8,7 +8,7 @@ from typing import Any
 import structlog
 
 from antiphon.core.run_state import TERMINAL, RunState, State
-from antiphon.ops.lifecycle import Lifecycle
+from antiphon.ops.lifecycle import Lifecycle, Told
 from antiphon.ports import Clock
 
 log = structlog.get_logger(__name__)
@@ -28,13 +28,37 @@ class RunRegistry:
         self._ended: dict[str, float] = {}
         """When each run ended that is still listed."""
         self._listeners: dict[str, dict[StateListener, None]] = {}
-        self._conversations: dict[str, dict[StateListener, None]] = {}
+        self.on_start: StateListener = lambda state: None
+        """Called with each run that begins here."""
+        self.on_change: StateListener = lambda state: None
+        """Called after every change that listeners are told of."""
 
     def start(self, state: RunState) -> None:
         """A run exists from now on."""
         self._states[state.response_id] = state
         self._lifecycle.record("run.created", state)
-        self._call(self._conversations.get(state.conversation_id, {}), state)
+        self.on_start(state)
+
+    def adopt(self, state: RunState, told: Told, fence: int) -> None:
+        """A run of another process is ours from now on, or is found to be over; what its feed lacks is said.
+
+        told: what the feed has of it. fence: the one this node took the run with.
+        """
+        self._states[state.response_id] = state
+        if state.state in TERMINAL:
+            self._ended[state.response_id] = self._clock.now()
+        self._lifecycle.take_over(state, told, fence)
+
+    def give(self, state: RunState) -> None:
+        """A run goes on elsewhere; its listeners are told by `tell` from here on."""
+        self._states.pop(state.response_id, None)
+        self._ended.pop(state.response_id, None)
+
+    def tell_all(self, tenant: str) -> None:
+        """The feed began anew: say again how each live run of the tenant stands."""
+        for state in list(self._states.values()):
+            if state.tenant == tenant and state.state not in TERMINAL:
+                self._lifecycle.record("run.updated", state)
 
     def get(self, response_id: str) -> RunState:
         """Raises KeyError for a run that is not live and did not end within the last minute."""
@@ -64,6 +88,11 @@ class RunRegistry:
         else:
             state.touch(now)
         self._lifecycle.record(event, state, data)
+        self.tell(state)
+        self.on_change(state)
+
+    def tell(self, state: RunState) -> None:
+        """Call the listeners of a run whose state is what they should see now."""
         self._call(self._listeners.get(state.response_id, {}), state)
 
     def note(self, state: RunState, *, event: str, data: dict[str, Any] | None = None, **fields: Any) -> None:
@@ -82,17 +111,6 @@ class RunRegistry:
             listeners.pop(listener, None)
             if not listeners:
                 del self._listeners[response_id]
-
-    def listen_conversation(self, conversation_id: str, listener: StateListener) -> None:
-        """Call `listener` with each run of this conversation as it begins."""
-        self._conversations.setdefault(conversation_id, {})[listener] = None
-
-    def unlisten_conversation(self, conversation_id: str, listener: StateListener) -> None:
-        listeners = self._conversations.get(conversation_id)
-        if listeners is not None:
-            listeners.pop(listener, None)
-            if not listeners:
-                del self._conversations[conversation_id]
 
     def _call(self, listeners: Iterable[StateListener], state: RunState) -> None:
         for listener in list(listeners):

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections import OrderedDict
-from collections.abc import Collection, Mapping
+from collections.abc import Awaitable, Callable, Collection, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -11,29 +12,36 @@ import orjson
 
 from antiphon.core.attach import After, AttachPlan, plan_attach
 from antiphon.core.context import Known, response_of_derived
-from antiphon.core.cursor import BEFORE_FIRST
 from antiphon.core.history import Turn
 from antiphon.core.input_items import find_items
 from antiphon.core.principal import Principal
 from antiphon.errors import RequestError
+from antiphon.journal.contract import Journal
 from antiphon.journal.log import RunLog
-from antiphon.journal.sqlite import SqliteJournal
-from antiphon.runs.run import Run
+from antiphon.runs.elsewhere.remote_run import RemoteRun
+from antiphon.runs.elsewhere.remote_runs import RemoteRuns, without_owner
+from antiphon.runs.run import Followed, Run
 from antiphon.store.responses import ResponseReader, StoredResponse, turn_of_chain
+
+_OWNER_LOOKS_S = (0.02, 0.05, 0.1, 0.2, 0.4, 0.4)
+"""How long is waited between looks for a run that must be somewhere; then whoever asks is told."""
 
 _TURNS_KEPT = 1024
 _TURNS_KEPT_BYTES = 64 * 1024 * 1024
 """Finished turns kept in memory, so that the next create of a chain does not read it back."""
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class Source:
-    """Something to attach to. run: None if it ended and is read from the store. state: the RunState row."""
+    """Something to attach to. run: None if it ended and is read from the store. state: the RunState row.
+
+    response: the object as it stands; of a live run only once a plan was made that shows it.
+    """
 
     log: RunLog
     state: dict[str, Any]
     response: bytes
-    run: Run | None
+    run: Followed | None
 
 
 class RunDirectory:
@@ -42,13 +50,17 @@ class RunDirectory:
     max_items_bytes: how much stored items may have together that one input refers to.
     """
 
-    def __init__(self, reader: ResponseReader, journal: SqliteJournal, max_items_bytes: int) -> None:
+    def __init__(self, reader: ResponseReader, journal: Journal, remote: RemoteRuns, max_items_bytes: int) -> None:
         self._reader = reader
         self._journal = journal
+        self._remote = remote
         self._max_items_bytes = max_items_bytes
         self._runs: dict[str, Run] = {}
         self._turns: OrderedDict[str, Turn] = OrderedDict()
         self._turns_bytes = 0
+        self.response_of: Callable[[Followed], Awaitable[bytes]] = _as_it_stands
+        """The object of a live run as it stands, asked of its owner."""
+        remote.own = self.own
 
     def add(self, run: Run) -> None:
         self._runs[run.id] = run
@@ -92,13 +104,28 @@ class RunDirectory:
             return None
         return run
 
+    def own(self, response_id: str) -> Run | None:
+        """A run of this node, whoever asks; None once another node has taken it."""
+        run = self._runs.get(response_id)
+        return run if run is not None and not run.lost else None
+
+    async def find(self, response_id: str, principal: Principal) -> Followed | None:
+        """A live run, of this node or of another, if this principal may see it. Raises StorageError."""
+        return self.live(response_id, principal) or await self._remote.find(response_id, principal)
+
     def live_runs(self) -> list[Run]:
         return list(self._runs.values())
 
-    def live_of_conversation(self, conversation_id: str, principal: Principal) -> list[Run]:
-        """The runs of a conversation that have not ended and that this principal may see, without warm-ups."""
+    async def live_of_conversation(self, conversation_id: str, principal: Principal) -> list[Followed]:
+        """The runs of a conversation that have not ended and that this principal may see, without warm-ups.
+
+        Raises StorageError.
+        """
         runs = self._of_conversation(conversation_id, principal)
-        return [run for run in runs if run.phase != "ended" and not run.request.is_warm_up]
+        found: list[Followed] = [r for r in runs if r.phase != "ended" and not r.request.is_warm_up]
+        elsewhere = [i for i in await self._remote.of_conversation(conversation_id) if self.own(i) is None]
+        found += [run for i in elsewhere if (run := await self._remote.find(i, principal)) is not None]
+        return [run for run in found if not run.log.ended]
 
     async def newest_ended(self, conversation_id: str, principal: Principal) -> dict[str, Any] | None:
         """The state of the conversation's newest run that has ended. Raises StorageError."""
@@ -125,32 +152,54 @@ class RunDirectory:
             raise not_found(response_id)
         return row
 
-    async def has_log(self, response_id: str) -> bool:
-        """Whether the log of a stored, ended run is still kept. Raises StorageError."""
-        return await self._reader.head(response_id) > BEFORE_FIRST
-
     async def source(self, response_id: str, principal: Principal) -> Source:
-        """Something to attach to. Raises RequestError `response_not_found`, StorageError."""
-        run = self.live(response_id, principal)
-        if run is not None:
-            return Source(run.log, live_state(run), b"", run)
-        stored = await self.stored(response_id, principal)
+        """Something to attach to. Raises RequestError `response_not_found`, StorageError, NodeGone."""
+        for wait_s in _OWNER_LOOKS_S:
+            run = await self.find(response_id, principal)
+            if run is not None:
+                return Source(run.log, live_state(run), b"", run)
+            stored = await self.stored(response_id, principal)
+            if stored.terminal_number is not None or self._remote.alone:
+                return await self._ended(stored)
+            # It goes on somewhere: its log is about to be there, or to be taken from a dead owner.
+            await asyncio.sleep(wait_s)
+        raise without_owner()
+
+    async def _ended(self, stored: StoredResponse) -> Source:
         head = stored.terminal_number if stored.terminal_number is not None else await self._reader.head(stored.id)
         run_log = self._journal.open_ended(stored.id, stored.epochs, head)
         return Source(run_log, orjson.loads(stored.run_state), stored.response, None)
 
     async def plan(self, source: Source, after: After, epoch: str | None) -> AttachPlan:
-        """What an attach at this cursor gets. Raises CursorError, StorageError."""
+        """What an attach at this cursor gets; fills `source.response` where it shows that.
+
+        Raises CursorError, StorageError.
+        """
         run_log = source.log
-        first = 0
-        if not run_log.stored:
-            first = run_log.first
-        elif source.run is None and after != "now":
-            kept = await self._reader.first(run_log.run_id)
-            first = run_log.head + 1 if kept is None else kept  # none kept: the log is past its retention
-        return plan_attach(
+        if isinstance(after, int) and after > run_log.shown and source.run is not None:
+            await self._remote.is_at(run_log.run_id, after)
+        first = await self._first(source) if after != "now" else 0
+        plan = plan_attach(
             after, epoch, epochs=run_log.epochs, head=run_log.shown, first=first, ended=run_log.ended
         )
+        if source.run is not None and plan.mode in ("snapshot", "ended"):
+            source.response = await self.response_of(source.run)
+        return plan
+
+    async def _first(self, source: Source) -> int:
+        """The lowest number that can still be read; one past the head if none can."""
+        run_log = source.log
+        if isinstance(source.run, RemoteRun):
+            return source.run.first
+        if not run_log.stored:
+            return run_log.first
+        if source.run is not None:
+            return run_log.epochs.entries[0][1]  # above 0 if the log was lost and begun again
+        kept = await self._reader.first(run_log.run_id)
+        if kept is not None:
+            return kept
+        moving = await self._journal.find(run_log.run_id)  # of several nodes: it is on its way to the store
+        return moving.first if moving is not None else run_log.head + 1  # else the log is past its retention
 
     async def items(self, ids: Collection[str], principal: Principal, *, whole: bool) -> dict[str, Known]:
         """Stored items of the principal's tenant by id, of the newest response that it may see.
@@ -238,8 +287,13 @@ def _size(turn: Turn) -> int:
     return len(turn.input) + len(turn.output) + len(turn.compacted or b"")
 
 
-def live_state(run: Run) -> dict[str, Any]:
-    """The state of a run of this process, with the head that readers see."""
+async def _as_it_stands(run: Followed) -> bytes:
+    assert isinstance(run, Run)
+    return run.response()
+
+
+def live_state(run: Followed) -> dict[str, Any]:
+    """The state of a live run, with the head that readers here see."""
     return run.state.row() | {"head": run.log.shown}
 
 

@@ -2,21 +2,32 @@
 
 from __future__ import annotations
 
-from antiphon.journal.sqlite import SqliteJournal
+from antiphon.core.run_state import RunState
+from antiphon.journal.contract import Journal
 from antiphon.ops.registry import RunRegistry
-from antiphon.ports import Clock, Ids, Toolbox
+from antiphon.ports import Bus, Clock, Ids, Toolbox
 from antiphon.runs.compaction.compactor import Compactor
 from antiphon.runs.compaction.sealing import Sealer
 from antiphon.runs.directory import RunDirectory
+from antiphon.runs.elsewhere.answering import Answering
+from antiphon.runs.elsewhere.company import Company
+from antiphon.runs.elsewhere.conversations import ConversationNews
+from antiphon.runs.elsewhere.reach import Reach
+from antiphon.runs.elsewhere.remote_runs import RemoteRuns
+from antiphon.runs.elsewhere.verbs import Here
+from antiphon.runs.elsewhere.visitors import Visitors
 from antiphon.runs.held.calls import HeldRuns
 from antiphon.runs.janitor import Janitor
 from antiphon.runs.loop.ending import RunEnder
 from antiphon.runs.loop.loop import RunLoop
-from antiphon.runs.loop.parts import LoopParts
+from antiphon.runs.loop.parts import Leaving, LoopParts
 from antiphon.runs.loop.steps import checkpoint
+from antiphon.runs.recovery.adopting import Adopter
+from antiphon.runs.recovery.ownership import Ownership
 from antiphon.runs.recovery.recovery import Recovery
 from antiphon.runs.recovery.resuming import Resumer
-from antiphon.runs.service import RunService
+from antiphon.runs.run import Followed
+from antiphon.runs.service import DELETED, RunService
 from antiphon.runs.start.idempotency import IdempotencyKeys
 from antiphon.runs.start.inputs import InputReader
 from antiphon.runs.start.opening import RunOpener
@@ -27,12 +38,12 @@ from antiphon.runs.steering.steering import Steering
 from antiphon.runs.supervisor import Supervisor
 from antiphon.settings import Settings
 from antiphon.store.responses import ResponseReader
-from antiphon.store.writer import SqliteWriter
+from antiphon.store.writing import Writer
 from antiphon.upstream.router import UpstreamRouter
 
 
 class Engine:
-    """The engine of one process. What it is given stays its owner's to close."""
+    """The engine of one process. What it is given stays its owner's to start and to close."""
 
     def __init__(
         self,
@@ -41,8 +52,9 @@ class Engine:
         clock: Clock,
         ids: Ids,
         reader: ResponseReader,
-        writer: SqliteWriter,
-        journal: SqliteJournal,
+        writer: Writer,
+        journal: Journal,
+        bus: Bus,
         registry: RunRegistry,
         router: UpstreamRouter,
         toolbox: Toolbox,
@@ -52,30 +64,26 @@ class Engine:
         self.clock = clock
         self.ids = ids
         self.journal = journal
+        self.bus = bus
         self.registry = registry
-        self.directory = RunDirectory(reader, journal, settings.limits.max_message_bytes)
+        self._reader = reader
+        self._writer = writer
+        self.remote = RemoteRuns(journal, bus, reader, registry, clock, settings.journal)
+        self.directory = RunDirectory(reader, journal, self.remote, settings.limits.max_message_bytes)
+        self.conversations = ConversationNews(journal, bus)
         self.held = HeldRuns(registry, self.directory, journal, reader, writer, clock, settings)
         compactor, pending_steers = Compactor(sealer), PendingSteers()
         ender = RunEnder(journal, registry, clock, settings)
-        self.parts = LoopParts(
-            journal=journal,
-            registry=registry,
-            toolbox=toolbox,
-            held=self.held,
-            compactor=compactor,
-            ender=ender,
-            loop=settings.loop,
-            tools=settings.tools,
+        self._executing(toolbox, compactor, ender)
+        self.preparer = Preparer(
+            self.directory, router, InputReader(self.directory, sealer), toolbox, settings.tenant
         )
-        self.supervisor = Supervisor(RunLoop(self.parts), ender, self.directory, settings.store.grace_s)
-        self.held.stop = self.supervisor.stop
-        inputs = InputReader(self.directory, sealer)
-        self.preparer = Preparer(self.directory, router, inputs, toolbox, settings.tenant)
-        self.opener, keys = RunOpener(settings, journal, clock, ids), IdempotencyKeys(reader, clock)
+        self.opener, keys = RunOpener(settings, journal, clock, ids), IdempotencyKeys(reader, bus, clock)
         self.service = RunService(
             preparer=self.preparer,
             opener=self.opener,
             journal=journal,
+            bus=bus,
             registry=registry,
             directory=self.directory,
             supervisor=self.supervisor,
@@ -91,21 +99,28 @@ class Engine:
         self.steering.on_waiting = lambda run: journal.checkpoint(
             run.log, checkpoint(self.parts, run, waiting=True)
         )
-        resumer = self._resumer(reader)
-        self.recovery = Recovery(reader, writer, resumer, successors, settings.journal, clock, ids)
+        self._reaching()
+        self.resumer = self._resumer()
+        self._taking_over(successors)
         self.janitor = Janitor(writer, registry, keys, clock, settings.journal.retention_s)
+        registry.on_start, registry.on_change = self._started, self._changed
 
-    def _resumer(self, reader: ResponseReader) -> Resumer:
-        return Resumer(
-            reader=reader,
+    def _executing(self, toolbox: Toolbox, compactor: Compactor, ender: RunEnder) -> None:
+        """What executes runs."""
+        self.parts = LoopParts(
             journal=self.journal,
-            directory=self.directory,
             registry=self.registry,
-            preparer=self.preparer,
-            opener=self.opener,
+            toolbox=toolbox,
             held=self.held,
-            supervisor=self.supervisor,
+            compactor=compactor,
+            ender=ender,
+            loop=self.settings.loop,
+            tools=self.settings.tools,
+            leaving=Leaving(),
         )
+        self._loop = RunLoop(self.parts)
+        self.supervisor = Supervisor(self._loop, ender, self.directory, self.settings.store.grace_s)
+        self.held.stop = self.supervisor.stop
 
     def _steering(self, pending: PendingSteers, ender: RunEnder, successors: Successors) -> Steering:
         return Steering(
@@ -119,3 +134,105 @@ class Engine:
             ender=ender,
             ids=self.ids,
         )
+
+    def _reaching(self) -> None:
+        """Runs of other nodes: what clients here do to them, and what their clients do to ours."""
+        own, bus, journal = self.directory.own, self.bus, self.journal
+        here = Here(self.service, self.held, self.steering, self.directory, journal)
+        visitors = Visitors(own, self.supervisor, self.held)
+        self.company = Company(bus, journal, own, self.supervisor, self.held, visitors)
+        self.reach = Reach(bus, here, self.company, self.ids)
+        bus.on_message = Answering(bus, here, visitors, self.reach.settled).answer
+        self.directory.response_of = self.reach.response_of
+
+    def _resumer(self) -> Resumer:
+        resumer = Resumer(
+            reader=self._reader,
+            journal=self.journal,
+            directory=self.directory,
+            registry=self.registry,
+            preparer=self.preparer,
+            opener=self.opener,
+            held=self.held,
+            supervisor=self.supervisor,
+        )
+        resumer.on_resumed = lambda run: self.company.owner_changed(run.id)
+        return resumer
+
+    def _taking_over(self, successors: Successors) -> None:
+        """Runs without an owner, and runs of ours that become another's."""
+        recovery = Recovery(
+            self.journal, self._reader, self._writer, self.resumer, self.settings, self.clock, self.ids
+        )
+        self.adopter = Adopter(
+            bus=self.bus,
+            journal=self.journal,
+            reader=self._reader,
+            writer=self._writer,
+            recovery=recovery,
+            successors=successors,
+            directory=self.directory,
+            remote=self.remote,
+            registry=self.registry,
+            clock=self.clock,
+            lease_s=self.settings.bus.lease_s,
+        )
+        self.ownership = Ownership(
+            bus=self.bus,
+            journal=self.journal,
+            writer=self._writer,
+            directory=self.directory,
+            remote=self.remote,
+            registry=self.registry,
+            supervisor=self.supervisor,
+            leaving=self.parts.leaving,
+        )
+        self.ownership.owner_changed = self.company.owner_changed
+        self.ownership.say_again = self.company.say_again
+        self._loop.on_suspended = self.ownership.suspended
+        self.bus.on_nodes_gone = self._nodes_gone
+        self.bus.on_reconnected = self._reconnected
+
+    def current(self, run: Followed) -> Followed:
+        """A run that is followed, as it is now: it may have come to this node, or gone to another one."""
+        return self.directory.own(run.id) or self.remote.get(run.id) or run
+
+    # What the parts tell each other
+
+    async def _nodes_gone(self, nodes: frozenset[str]) -> None:
+        for node in nodes:
+            self.company.node_gone(node)
+        await self.adopter.nodes_gone(nodes)
+
+    def _reconnected(self) -> None:
+        self.remote.look_again()
+        self.company.say_again()
+
+    def _started(self, state: RunState) -> None:
+        run = self.directory.own(state.response_id)
+        if run is not None:
+            self.journal.publish_state(run.log)
+            self.conversations.began(run)
+
+    def _changed(self, state: RunState) -> None:
+        run = self.directory.own(state.response_id)
+        if run is not None:
+            self.journal.publish_state(run.log)
+
+    # Life
+
+    async def recover(self) -> None:
+        """Take care of what was left behind, and of what will be. Raises StorageError."""
+        if self.bus.alone:
+            await self.adopter.recover()
+            return
+        await self.bus.subscribe(DELETED, lambda payload: self.directory.forget_turn(payload.decode()))
+        await self.adopter.start()
+        self.remote.start()
+
+    async def aclose(self) -> None:
+        """Stop looking after runs of other nodes."""
+        self.ownership.close()
+        await self.adopter.stop()
+        await self.company.aclose()
+        await self.remote.stop()

@@ -11,7 +11,7 @@ from antiphon.ops.registry import RunRegistry
 from antiphon.ports import Clock
 from antiphon.runs.start.idempotency import IdempotencyKeys
 from antiphon.store import records
-from antiphon.store.writer import SqliteWriter
+from antiphon.store.writing import Writer
 
 log = structlog.get_logger(__name__)
 
@@ -24,7 +24,7 @@ class Janitor:
     """One timer for everything that expires."""
 
     def __init__(
-        self, writer: SqliteWriter, registry: RunRegistry, keys: IdempotencyKeys, clock: Clock, retention_s: float
+        self, writer: Writer, registry: RunRegistry, keys: IdempotencyKeys, clock: Clock, retention_s: float
     ) -> None:
         self._writer = writer
         self._registry = registry

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncIterator, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Literal
+from typing import Any, Literal, Protocol
 
 from antiphon.core.assembly.assembler import Assembler
 from antiphon.core.assembly.outcome import Outcome
@@ -103,6 +103,34 @@ class Loop:
     stream: AsyncIterator[Sequence[bytes]] | None = None
 
 
+class Followed(Protocol):
+    """A run as its followers see it, whichever node owns it: a `Run` of this one, or the mirror of another's.
+
+    It stays the same object for them when the run changes hands. lost: another node has taken it from this one.
+    """
+
+    @property
+    def id(self) -> str: ...
+    @property
+    def log(self) -> RunLog: ...
+    @property
+    def state(self) -> RunState: ...
+    @property
+    def stored(self) -> bool: ...
+    @property
+    def holds(self) -> bool: ...
+    @property
+    def turn(self) -> Turn | None: ...
+    @property
+    def successor_id(self) -> str | None: ...
+    @property
+    def successor(self) -> asyncio.Future[Followed | None] | None: ...
+    @property
+    def left(self) -> asyncio.Event: ...
+    @property
+    def lost(self) -> bool: ...
+
+
 @dataclass(slots=True, eq=False)
 class Run:
     """A run owned by this process.
@@ -116,7 +144,8 @@ class Run:
     again if nothing follows by itself; successor: the run that follows, once it is there (None: it cannot be).
     following: the create of that run as it is kept with the terminal.
     held: calls that wait for clients, None if there never were any. roster: who is attached. suspended: this
-    process stops while the run waits; left: set when all of it is stored for the next one.
+    process stops and another one can go on with it; left: set when all of it is stored for the next one.
+    lost: another node has taken it; this one may neither write nor end it.
     """
 
     id: str
@@ -142,12 +171,13 @@ class Run:
     abandon_s: float | None = None
     abandon_timer: asyncio.TimerHandle | None = None
     steers: SteerBook = field(default_factory=SteerBook)
-    successor: asyncio.Future[Run | None] | None = None
+    successor: asyncio.Future[Followed | None] | None = None
     successor_id: str | None = None
     following: bytes | None = None
     loop: Loop = field(default_factory=Loop)
     resumable: bool = True
     suspended: bool = False
+    lost: bool = False
     left: asyncio.Event = field(default_factory=asyncio.Event)
     held: HeldCalls | None = None
     roster: Roster = field(default_factory=Roster)

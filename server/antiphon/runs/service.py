@@ -12,23 +12,28 @@ from antiphon.core.assembly.outcome import cancelled
 from antiphon.core.connection_memory import ConnectionMemory
 from antiphon.core.history import encode_history
 from antiphon.core.principal import Principal
-from antiphon.errors import Draining, RequestError, StorageError
-from antiphon.journal.sqlite import SqliteJournal
+from antiphon.errors import BusError, Draining, RequestError, StorageError
+from antiphon.journal.contract import Journal
 from antiphon.ops.registry import RunRegistry
-from antiphon.ports import Clock, Ids
+from antiphon.ports import Bus, Clock, Ids
 from antiphon.runs.compaction.compactor import Compactor
 from antiphon.runs.directory import RunDirectory
-from antiphon.runs.run import Create, Run
-from antiphon.runs.start.idempotency import IdempotencyKeys, body_digest
+from antiphon.runs.held.claims import refuse_suspended
+from antiphon.runs.run import Create, Followed, Run
+from antiphon.runs.start.idempotency import IdempotencyKeys, KeyUse, body_digest
 from antiphon.runs.start.opening import RunOpener
 from antiphon.runs.start.preparing import Prepared, Preparer
 from antiphon.runs.steering.pending import PendingSteers
 from antiphon.runs.supervisor import Supervisor
 from antiphon.store import records
-from antiphon.store.records import IdempotencyRecord
-from antiphon.store.writer import SqliteWriter
+from antiphon.store.records import IdempotencyRecord, KeyTaken
+from antiphon.store.writing import Writer
 
 log = structlog.get_logger(__name__)
+
+
+DELETED = "antiphon:v1:{deleted}:hint"
+"""Channel on which a node says which response was deleted: others may have its history in memory."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,7 +41,7 @@ class Started:
     """What a create became. fresh: False if an idempotency key found a run that was started before."""
 
     response_id: str
-    run: Run | None
+    run: Followed | None
     fresh: bool
 
 
@@ -48,14 +53,15 @@ class RunService:
         *,
         preparer: Preparer,
         opener: RunOpener,
-        journal: SqliteJournal,
+        journal: Journal,
+        bus: Bus,
         registry: RunRegistry,
         directory: RunDirectory,
         supervisor: Supervisor,
         keys: IdempotencyKeys,
         compactor: Compactor,
         pending_steers: PendingSteers,
-        writer: SqliteWriter,
+        writer: Writer,
         clock: Clock,
         ids: Ids,
     ) -> None:
@@ -63,6 +69,7 @@ class RunService:
         self._preparer = preparer
         self._opener = opener
         self._journal = journal
+        self._bus = bus
         self._registry = registry
         self._directory = directory
         self._supervisor = supervisor
@@ -95,8 +102,36 @@ class RunService:
             known = await self._keys.find(principal, key, digest)
             if known is not None and await self._exists(known, principal):
                 return Started(known, self._directory.live(known, principal), False)
-            run = await self._begin(create, principal, memory, digest)
+            if not create.request.stored:
+                return await self._start_unstored(create, principal, memory, key, KeyUse(digest, known))
+            try:
+                run = await self._begin(create, principal, memory, KeyUse(digest, known))
+            except KeyTaken:
+                # The same create came to another node, which was faster: its run is the one.
+                known = await self._keys.find(principal, key, digest)
+                if known is None:
+                    raise
+                return Started(known, self._directory.live(known, principal), False)
             return Started(run.id, run, True)
+
+    async def _start_unstored(
+        self, create: Create, principal: Principal, memory: ConnectionMemory | None, key: str, use: KeyUse
+    ) -> Started:
+        """A keyed create whose run has no row: which node is first is decided before it begins."""
+        response_id = self._ids.mint("resp")
+        known = await self._keys.reserve(principal, key, use.digest, response_id)
+        if known is not None:
+            if await self._exists(known, principal):
+                return Started(known, self._directory.live(known, principal), False)
+            await self._keys.give_back(principal, key, use.digest, known)
+            if (known := await self._keys.reserve(principal, key, use.digest, response_id)) is not None:
+                return Started(known, self._directory.live(known, principal), False)
+        try:
+            run = await self._begin(create, principal, memory, use, response_id)
+        except BaseException:
+            await self._keys.give_back(principal, key, use.digest, response_id)
+            raise
+        return Started(run.id, run, True)
 
     async def compact(self, create: Create, principal: Principal) -> dict[str, Any]:
         """A compacted form of the history a create names. Nothing is started or stored. Raises AntiphonError."""
@@ -115,10 +150,11 @@ class RunService:
     def cancel(self, run: Run, principal: Principal, reason: str | None = None) -> str:
         """Stop a live run the principal may see: `accepted`, or `already_terminal` if its end is decided.
 
-        Raises RequestError `forbidden`.
+        Raises RequestError `forbidden`, Draining.
         """
         if not principal.may_cancel(run.principal.id):
             raise RequestError("Only its creator or an operator may cancel this run.", code="forbidden")
+        refuse_suspended(run)
         log.info("run_cancel", response_id=run.id, by=principal.id, reason=reason[:200] if reason else None)
         return "accepted" if self._supervisor.stop(run, cancelled(principal.id)) else "already_terminal"
 
@@ -136,38 +172,40 @@ class RunService:
         """Forget an ended, stored response. Raises `response_not_found`, `response_in_progress`, `forbidden`."""
         run = self._directory.live(response_id, principal)
         if run is not None and run.stored and run.phase != "ended":
-            raise RequestError(
-                "This response has not ended; cancel it first.", code="response_in_progress", param="response_id"
-            )
+            raise _in_progress()
         row = await self._directory.stored(response_id, principal)
+        if run is None and row.terminal_number is None:  # another node has it
+            raise _in_progress()
         if not principal.may_cancel(row.creator):
             raise RequestError("Only its creator or an operator may delete this response.", code="forbidden")
         await self._writer.submit(records.delete(response_id))
+        await self._journal.erase(response_id)
         self._directory.forget(response_id)
         self._directory.forget_turn(response_id)
+        if not self._bus.alone:
+            await self._bus.publish(DELETED, response_id.encode())
 
     async def _exists(self, response_id: str, principal: Principal) -> bool:
-        if self._directory.live(response_id, principal) is not None:
+        if await self._directory.find(response_id, principal) is not None:
             return True
         try:
-            await self._directory.stored(response_id, principal)
+            return not (await self._directory.stored(response_id, principal)).log_expired
         except RequestError:
             return False
-        return await self._directory.has_log(response_id)
 
     async def _begin(
         self,
         create: Create,
         principal: Principal,
         memory: ConnectionMemory | None,
-        digest: bytes | None,
+        key: KeyUse | None,
         response_id: str | None = None,
     ) -> Run:
         """Start the run, and with it the steers that waited for this create."""
         pending = self._pending_steers.claim(create)
         steered = pending.steers.items() if pending is not None else []
         try:
-            run = await self._begin_run(create, principal, memory, digest, response_id, steered)
+            run = await self._begin_run(create, principal, memory, key, response_id, steered)
         except BaseException:
             self._pending_steers.release(pending)
             raise
@@ -179,7 +217,7 @@ class RunService:
         create: Create,
         principal: Principal,
         memory: ConnectionMemory | None,
-        digest: bytes | None,
+        key: KeyUse | None,
         response_id: str | None,
         steered: Sequence[dict[str, Any]],
     ) -> Run:
@@ -187,14 +225,14 @@ class RunService:
         prepared = await self._preparer.prepare(create, principal, memory, steered)
         self._admit(principal)  # preparing may have waited, and a drain may have begun
         run = self._opener.open(create, principal, prepared, response_id or self._ids.mint("resp"))
-        self._write_row(run, prepared, digest, follows=response_id is not None)
+        self._write_row(run, prepared, key, follows=response_id is not None)
         self._directory.add(run)
         self._receipt(run)
+        if run.stored and (key is not None or run.create.origin == "background"):
+            await self._make_durable(run)
         if run.request.is_warm_up:
             await self._supervisor.finish_warm_up(run)
             return run
-        if run.stored and (digest is not None or run.create.origin == "background"):
-            await self._make_durable(run)
         self._registry.start(run.state)
         self._supervisor.launch(run)
         return run
@@ -214,6 +252,8 @@ class RunService:
         if self.draining:
             message = "The server is shutting down; send this again to another one or in a moment."
             raise Draining(message)
+        if not self._bus.held:
+            raise BusError("This node cannot reach the others; send this again.", headers={"retry-after": "2"})
         if not principal.at_least("driver"):
             raise RequestError("This key may watch runs but not start them.", code="forbidden")
 
@@ -221,14 +261,15 @@ class RunService:
         """Whether the caller's tenant may name this model (if it exists)."""
         return self._preparer.may_use(principal, model)
 
-    def _write_row(self, run: Run, prepared: Prepared, digest: bytes | None, *, follows: bool) -> None:
-        key: IdempotencyRecord | None = None
-        if digest is not None and run.create.idempotency_key is not None:
+    def _write_row(self, run: Run, prepared: Prepared, key: KeyUse | None, *, follows: bool) -> None:
+        record: IdempotencyRecord | None = None
+        if key is not None and run.create.idempotency_key is not None:
             name = run.create.idempotency_key
-            expires_at = self._keys.record(run.principal, name, digest, run.id)
-            key = IdempotencyRecord(run.principal.tenant, run.principal.id, name, digest, run.id, expires_at)
+            expires_at = self._keys.record(run.principal, name, key.digest, run.id)
+            who = (run.principal.tenant, run.principal.id)
+            record = IdempotencyRecord(*who, name, key.digest, run.id, expires_at, key.replaces)
         if run.stored:
-            self._opener.write_row(run, prepared, key, follows=follows)
+            self._opener.write_row(run, prepared, record, follows=follows)
 
     def _receipt(self, run: Run) -> None:
         request = run.request
@@ -244,3 +285,8 @@ class RunService:
             has_conversation=request.conversation is not None,
             tools=len(request.tools or ()),
         )
+
+
+def _in_progress() -> RequestError:
+    message = "This response has not ended; cancel it first."
+    return RequestError(message, code="response_in_progress", param="response_id")

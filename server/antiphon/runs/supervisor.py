@@ -56,7 +56,7 @@ class Supervisor:
 
     def stop(self, run: Run, outcome: Outcome) -> bool:
         """End the run early with `outcome`; False if its end is already decided."""
-        if run.phase != "streaming" or run.stop is not None:
+        if run.phase != "streaming" or run.stop is not None or run.suspended or run.lost:
             return run.phase == "streaming"
         run.stop = outcome
         if run.executing and run.task is not None:
@@ -85,14 +85,18 @@ class Supervisor:
     async def stop_all(self) -> None:
         """End every run, because the server goes away, and wait for their terminals."""
         self._ender.hurry()
+        self.suspend_waiting()
         for run in self._directory.live_runs():
-            if run.can_suspend and run.task is not None:
-                run.suspended = True
-                run.task.cancel()
-            else:
-                self.stop(run, stopped())
+            self.stop(run, stopped())
         if self._tasks:
             await asyncio.wait(self._tasks)
+
+    def suspend_waiting(self) -> None:
+        """Stop the runs that only wait, so that another process can go on with them."""
+        for run in self._directory.live_runs():
+            if run.can_suspend and not run.suspended and run.task is not None:
+                run.suspended = True
+                run.task.cancel()
 
     async def wait_idle(self) -> None:
         """Wait until no run is going on, but for those that another process can go on with."""

@@ -1,6 +1,6 @@
 """One reader of one run on one lane of one socket: replay, then live, never a hole.
 
-Live batches are written as they come. When the socket is full the attachment is parked: it stops listening and
+Live batches are written as they come. When the socket is full the attachment is parked: it lets batches pass and
 reads the log on from its own position once there is room. The run never waits.
 """
 
@@ -13,9 +13,9 @@ from typing import Literal
 import structlog
 
 from antiphon.errors import StorageError
+from antiphon.journal.contract import Journal
 from antiphon.journal.frames import Batch
 from antiphon.journal.log import RunLog
-from antiphon.journal.sqlite import SqliteJournal
 from antiphon.session.socket import Socket
 
 log = structlog.get_logger(__name__)
@@ -23,20 +23,23 @@ log = structlog.get_logger(__name__)
 PAGE_BYTES = 256 * 1024
 """How much is read and written at once while catching up."""
 
-EndReason = Literal["ended", "cursor_expired"]
+_READ_AGAIN_S = 0.5
+
+EndReason = Literal["ended", "cursor_expired", "epoch_changed"]
 
 
 class Attachment:
     """Delivers events after `after`. last: number of the last event written. last_write: loop time of it.
 
     on_caught_up: called once, when everything that was there at the start has been written.
-    on_end: called once, after the terminal event was written or when the log no longer reaches back.
+    on_end: called once: the terminal event was written, the log no longer reaches back, or it forked at or before
+    what was written, so that this is no longer what happened.
     """
 
     def __init__(
         self,
         run_log: RunLog,
-        journal: SqliteJournal,
+        journal: Journal,
         socket: Socket,
         stream_id: str | None,
         after: int,
@@ -54,10 +57,13 @@ class Attachment:
         self.last_write = self._loop.time()
         self._room = asyncio.Event()
         self._task: asyncio.Task[None] | None = None
+        self._live = False
+        self._forks = 0
         self._stopped = False
 
     def start(self) -> None:
         """Begin. What is in memory and fits goes out at once, the rest in a task."""
+        self.log.listen(self._on_batch, self._on_fork)
         page = self.log.page(self.last, PAGE_BYTES)
         if page is not None and not self._socket.full:
             self._write(page)
@@ -85,19 +91,26 @@ class Attachment:
         if self.log.ended:
             self._end("ended")
         else:
-            self.log.listen(self._on_batch)
+            self._live = True
 
     def _on_batch(self, batch: Batch) -> None:
-        if self._socket.full:
-            self.log.unlisten(self._on_batch)
+        if not self._live:
+            return  # the task reads it from the log
+        if self._socket.full or batch.first != self.last + 1:
+            self._live = False
             self._catch_up_in_task()
             return
         self._socket.write_frames(batch.frames(self.stream_id))
         self.last = batch.last
         self.last_write = self._loop.time()
         if self.log.ended and self.last == self.log.head:
-            self.log.unlisten(self._on_batch)
             self._end("ended")
+
+    def _on_fork(self, first: int) -> None:
+        """Events from `first` on are void: another owner writes them again, in a new epoch."""
+        self._forks += 1
+        if self.last >= first:
+            self._end("epoch_changed")
 
     def _catch_up_in_task(self) -> None:
         self._task = self._loop.create_task(self._catch_up())
@@ -110,12 +123,15 @@ class Attachment:
                 await self._room.wait()
             if not self._socket.open:
                 return
+            forks = self._forks
             try:
                 page = await self._journal.read(self.log, self.last, PAGE_BYTES)
             except StorageError:
                 log.warning("replay_read_failed", response_id=self.log.run_id)
-                await asyncio.sleep(0.5)
+                await asyncio.sleep(_READ_AGAIN_S)
                 continue
+            if forks != self._forks:
+                continue  # some of it may be void by now
             if page is None or not page:
                 self._task = None
                 self._end("cursor_expired")
@@ -136,5 +152,5 @@ class Attachment:
 
     def _end(self, reason: EndReason) -> None:
         if not self._stopped:
-            self._stopped = True
+            self.stop()
             self._on_end(reason)

@@ -8,16 +8,19 @@ from dataclasses import dataclass
 from typing import Any
 
 import orjson
+import structlog
 
-from antiphon.core.attach import AttachPlan, plan_attach
+from antiphon.core.attach import AttachPlan
 from antiphon.core.lanes import check_lane_name
-from antiphon.errors import RequestError
+from antiphon.errors import AntiphonError, RequestError
 from antiphon.runs.directory import Source
 from antiphon.runs.engine import Engine
-from antiphon.runs.run import Run
+from antiphon.runs.run import Followed
 from antiphon.session.attachment import Attachment, EndReason
 from antiphon.session.socket import Socket, send_json
 from antiphon.session.turns import Turns
+
+log = structlog.get_logger(__name__)
 
 
 @dataclass(slots=True)
@@ -34,12 +37,20 @@ class _Attached:
         return self.source.log.run_id
 
 
+@dataclass(frozen=True, slots=True)
+class Ready:
+    """A live run, and what an attachment to it gets."""
+
+    source: Source
+    plan: AttachPlan
+
+
 @dataclass(slots=True)
 class AttachmentHooks:
-    """What the connection wants to know. opened, dropped: of a run of this process. freed: a place is free."""
+    """What the connection wants to know. opened, dropped: of a live run. freed: a place is free."""
 
-    opened: Callable[[Run], None]
-    dropped: Callable[[Run], None]
+    opened: Callable[[Followed], None]
+    dropped: Callable[[Followed], None]
     freed: Callable[[], None] = lambda: None
 
 
@@ -110,33 +121,35 @@ class Attachments:
             send_json(self._socket, {"type": "antiphon:caught_up", **head, "head": shown})
 
         def ended(reason: EndReason) -> None:
-            run = source.run if reason == "ended" and attached.live else None
-            if run is not None and run.successor_id is not None and run.successor is not None:
+            followed = source.run if reason == "ended" and attached.live else None
+            run = self._engine.current(followed) if followed is not None else None
+            successor = run.successor if run is not None else None
+            if run is not None and run.successor_id is not None and successor is not None:
                 self._kept[lane] = run.successor_id
             self.drop(lane)
             send_json(self._socket, {"type": "antiphon:detached", **head, "reason": reason})
-            if run is not None and run.successor is not None:
-                self._in_task(lane, run.successor, conversation_id)
+            if successor is not None:
+                self._in_task(lane, successor, conversation_id)
 
         attachment = Attachment(source.log, self._engine.journal, self._socket, lane, plan.after, ended, caught_up)
         attached = _Attached(attachment, source, not source.log.ended, conversation_id)
         self._attached[lane] = attached
         if source.run is not None:
-            self._engine.supervisor.listened(source.run)
+            self._engine.company.listened(source.run)
             self.hooks.opened(source.run)
         attachment.start()
 
-    def push(self, run: Run, conversation_id: str | None, lane: str | None = None) -> None:
-        """Attach to a run from its first event on, without being asked for this one run."""
-        lane = lane or self._free_lane()
-        first = 0 if run.stored else run.log.first
-        plan = plan_attach(
-            "start", None, epochs=run.log.epochs, head=run.log.shown, first=first, ended=run.log.ended
-        )
+    async def prepare(self, run: Followed) -> Ready:
+        """Get ready to attach to a live run from its first event on. Raises StorageError."""
         source = Source(run.log, {}, b"", run)
-        frame = {"type": "antiphon:run_attached", **attached_fields(lane, source, plan)}
+        return Ready(source, await self._engine.directory.plan(source, "start", None))
+
+    def push(self, ready: Ready, conversation_id: str | None, lane: str | None = None) -> None:
+        """Attach to a run without being asked for this one run."""
+        lane = lane or self._free_lane()
+        frame = {"type": "antiphon:run_attached", **attached_fields(lane, ready.source, ready.plan)}
         send_json(self._socket, frame)
-        self.open(lane, source, plan, conversation_id)
+        self.open(lane, ready.source, ready.plan, conversation_id)
 
     def drop(self, lane: str) -> None:
         """End an attachment."""
@@ -145,7 +158,7 @@ class Attachments:
             return
         attached.attachment.stop()
         if attached.source.run is not None:
-            self._engine.supervisor.left(attached.source.run)
+            self._engine.company.unlistened(attached.source.run)
             self.hooks.dropped(attached.source.run)
         self._tell_freed()
 
@@ -163,17 +176,24 @@ class Attachments:
         for lane in list(self._attached):
             self.drop(lane)
 
-    def _in_task(self, lane: str, successor: asyncio.Future[Run | None], conversation_id: str | None) -> None:
+    def _in_task(self, lane: str, successor: asyncio.Future[Followed | None], conversation_id: str | None) -> None:
         task = asyncio.get_running_loop().create_task(self._follow(lane, successor, conversation_id))
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
 
-    async def _follow(self, lane: str, successor: asyncio.Future[Run | None], conversation_id: str | None) -> None:
+    async def _follow(
+        self, lane: str, successor: asyncio.Future[Followed | None], conversation_id: str | None
+    ) -> None:
         """Go on, on the same lane, with the run that follows the steered one."""
+        ready: Ready | None = None
         run = await asyncio.shield(successor)
+        try:
+            ready = await self.prepare(run) if run is not None else None
+        except AntiphonError as error:
+            log.warning("successor_not_followed", lane=lane, error=str(error))
         self._kept.pop(lane, None)
-        if run is not None and self.lane_of(run.id) is None:
-            self.push(run, conversation_id, lane)
+        if ready is not None and self.lane_of(ready.source.log.run_id) is None:
+            self.push(ready, conversation_id, lane)
         else:
             self._tell_freed()
 
@@ -202,6 +222,5 @@ def attached_fields(lane: str, source: Source, plan: AttachPlan) -> dict[str, An
     if plan.mode == "snapshot":
         fields["reason"] = "cursor_expired"
     if plan.mode in ("snapshot", "ended"):
-        response = source.run.response() if source.run is not None else source.response
-        fields["response"] = orjson.Fragment(response)
+        fields["response"] = orjson.Fragment(source.response)
     return fields

@@ -17,8 +17,7 @@ class HeldCommands:
     """Handlers of one connection; each gives the reply."""
 
     def __init__(self, engine: Engine, principal: Principal, presence: Presence) -> None:
-        self._held = engine.held
-        self._lease_s = engine.settings.timeouts.claim_lease_s
+        self._reach = engine.reach
         self._principal = principal
         self._presence = presence
 
@@ -31,29 +30,29 @@ class HeldCommands:
         }
 
     async def _claim(self, command: wire.ClaimCall) -> dict[str, Any]:
-        claim = await self._held.claims.claim(
+        claim = await self._reach.claim(
             command.response_id,
             command.call_id,
             self._presence.sender,
             self._principal,
-            lease_s=self._lease(command.lease_ms),
+            lease_ms=command.lease_ms,
             fence=command.fence,
         )
         return _claimed(command.id, claim)
 
     async def _renew(self, command: wire.RenewClaim) -> dict[str, Any]:
-        claim = await self._held.claims.renew(
+        claim = await self._reach.renew(
             command.response_id,
             command.call_id,
             self._presence.sender,
             self._principal,
-            lease_s=self._lease(command.lease_ms),
+            lease_ms=command.lease_ms,
             fence=command.fence,
         )
         return _claimed(command.id, claim)
 
     async def _release(self, command: wire.ReleaseClaim) -> dict[str, Any]:
-        await self._held.claims.release(
+        await self._reach.release(
             command.response_id, command.call_id, self._presence.sender, self._principal, fence=command.fence
         )
         return {"type": "antiphon:ok", "id": command.id}
@@ -65,9 +64,6 @@ class HeldCommands:
             )
         self._presence.show(command.response_id, command.conversation_id, command.state, command.label)
         return {"type": "antiphon:ok", "id": command.id}
-
-    def _lease(self, lease_ms: int | None) -> float:
-        return self._lease_s if lease_ms is None else lease_ms / 1000
 
 
 def _claimed(command_id: str, claim: Claim) -> dict[str, Any]:

@@ -50,7 +50,9 @@ class Connection:
         self._bad_frames: deque[float] = deque()
         self._closing = False
         self._room = asyncio.Event()
-        hooks = TurnHooks(started=self._turn_started, finished=self._turn_finished, behind=self._too_slow)
+        hooks = TurnHooks(
+            started=self._turn_started, finished=self._turn_finished, behind=self._too_slow, forked=self._forked
+        )
         self._as_creator = CreatorConnection(self.id)
         self._turns = Turns(engine, principal, socket, hooks, self._as_creator)
         self._extension = Extension(engine, principal, socket, self._turns, self._as_creator)
@@ -146,7 +148,7 @@ class Connection:
         response_id, given = read_inject(frame)
         _, lane = self._lane_of(response_id)
         sender = self._extension.presence.sender
-        answer = await answer_inject(self._engine.held, response_id, given, sender, self._principal)
+        answer = await answer_inject(self._engine.reach, response_id, given, sender, self._principal)
         send_json(self._socket, on_lane(answer, lane))
 
     async def _cancel(self, frame: dict[str, Any]) -> None:
@@ -154,7 +156,7 @@ class Connection:
         if not isinstance(response_id, str):
             raise RequestError("response.cancel needs response_id.", param="response_id")
         try:
-            await self._engine.service.cancel_by_id(response_id, self._principal)
+            await self._engine.reach.cancel(response_id, self._principal)
         except AntiphonError as error:
             send_json(self._socket, error_frame(error))
 
@@ -226,6 +228,10 @@ class Connection:
 
     def _too_slow(self) -> None:
         self._close(4001 if self._extension.said_hello else 1013, "too slow")
+
+    def _forked(self) -> None:
+        """A turn cannot go on here: what its client has seen of it is not what happened (PROTOCOL 6.4.6)."""
+        self._close(4000 if self._extension.said_hello else 1012, "the log of a turn changed")
 
     def _close(self, code: int, reason: str) -> None:
         self._closing = True

@@ -10,13 +10,14 @@ import structlog
 from pydantic import ValidationError
 
 from antiphon import __version__
+from antiphon.core.attach import AttachPlan
 from antiphon.core.faults import refusal
 from antiphon.core.principal import Principal
 from antiphon.core.run_state import RunState
 from antiphon.errors import AntiphonError, RequestError
-from antiphon.runs.directory import live_state
+from antiphon.runs.directory import Source, live_state
 from antiphon.runs.engine import Engine
-from antiphon.runs.run import CreatorConnection, Run
+from antiphon.runs.run import CreatorConnection, Followed
 from antiphon.session.attachment import Attachment
 from antiphon.session.attachments import AttachmentHooks, Attachments, attached_fields
 from antiphon.session.commands_held import HeldCommands
@@ -45,12 +46,12 @@ class Extension:
         self._connection = connection
         self._opened_at = engine.clock.now()
         self._watched: dict[str, int] = {}
-        self.presence = Presence(engine, principal, connection.id)
+        self.presence = Presence(engine, principal, connection)
         hooks = AttachmentHooks(opened=self.watch, dropped=self._dropped)
         self._attachments = Attachments(engine, socket, turns, hooks)
         self._conversations = Conversations(engine, principal, socket, self._attachments)
         self.delivered: Callable[[str], None] = lambda response_id: None
-        """Called when an attachment to a run of this process is over."""
+        """Called when an attachment to a live run is over."""
         self._commands: dict[str, Callable[[Any], Awaitable[dict[str, Any] | None]]] = {
             "antiphon:hello": self._hello,
             "antiphon:attach": self._attach,
@@ -105,7 +106,7 @@ class Extension:
             }
             send_json(self._socket, frame)
 
-    def watch(self, run: Run, *, creator: bool = False) -> None:
+    def watch(self, run: Followed, *, creator: bool = False) -> None:
         """Push this run's state from now on (once, however many ways it is attached). creator: it began here."""
         self.presence.join(run, creator=creator)
         count = self._watched.get(run.id, 0)
@@ -114,12 +115,12 @@ class Extension:
             self._engine.registry.listen(run.id, self._push_state)
             self._push_state(run.state)
 
-    def unwatch(self, run: Run) -> None:
+    def unwatch(self, run: Followed) -> None:
         """Stop pushing, once what is happening now has been told: the last state belongs to the watcher too."""
         self.presence.leave(run)
         asyncio.get_running_loop().call_soon(self._unwatch, run)
 
-    def _unwatch(self, run: Run) -> None:
+    def _unwatch(self, run: Followed) -> None:
         count = self._watched.pop(run.id, 0) - 1
         if count > 0:
             self._watched[run.id] = count
@@ -171,7 +172,7 @@ class Extension:
         return {"type": "antiphon:pong", "id": command.id}
 
     async def _cancel(self, command: wire.Cancel) -> dict[str, Any]:
-        result = await self._engine.service.cancel_by_id(command.response_id, self._principal, command.reason)
+        result = await self._engine.reach.cancel(command.response_id, self._principal, command.reason)
         return {"type": "antiphon:ok", "id": command.id, "result": result}
 
     async def _detach(self, command: wire.Detach) -> dict[str, Any]:
@@ -193,20 +194,33 @@ class Extension:
         plan = await self._engine.directory.plan(source, command.after, command.epoch)
         lane = self._attachments.choose_lane(command.stream_id, response_id)
         run = source.run
-        if run is not None:
-            self.presence.join(run)  # now, so that the state in the answer knows this client already
-        previous = self._attachments.lane_of(response_id)
-        if previous is not None:
-            self._attachments.drop(previous)
-        state = live_state(run) if run is not None else source.state
-        reply = {"type": "antiphon:attached", "id": command.id, **attached_fields(lane, source, plan)}
-        send_json(self._socket, reply | {"state": state})
-        self._attachments.open(lane, source, plan)
-        if run is not None:
+        if run is None:
+            self._answer_attach(command, lane, source, plan, source.state)
+            return None
+        self.presence.join(run)  # now, so that the state in the answer knows this client already
+        try:
+            told = await self._engine.company.said(run.id)
+            if told is not None:  # meanwhile the lane may have been taken, or the log cut short
+                plan = await self._engine.directory.plan(source, command.after, command.epoch)
+                lane = self._attachments.choose_lane(lane, response_id)
+            newest = told is not None and told["revision"] >= run.state.revision
+            state = told if told is not None and newest else live_state(run)
+            self._answer_attach(command, lane, source, plan, state)
+        finally:
             self.presence.leave(run)
         return None
 
-    def _dropped(self, run: Run) -> None:
+    def _answer_attach(
+        self, command: wire.Attach, lane: str, source: Source, plan: AttachPlan, state: dict[str, Any]
+    ) -> None:
+        previous = self._attachments.lane_of(source.log.run_id)
+        if previous is not None:
+            self._attachments.drop(previous)
+        reply = {"type": "antiphon:attached", "id": command.id, **attached_fields(lane, source, plan)}
+        send_json(self._socket, reply | {"state": state})
+        self._attachments.open(lane, source, plan)
+
+    def _dropped(self, run: Followed) -> None:
         self.unwatch(run)
         self.delivered(run.id)
 

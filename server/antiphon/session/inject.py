@@ -8,7 +8,7 @@ from antiphon.core.held_calls import Sender
 from antiphon.core.lanes import LaneName
 from antiphon.core.principal import Principal
 from antiphon.errors import RequestError
-from antiphon.runs.held.calls import HeldRuns
+from antiphon.runs.elsewhere.reach import Reach
 
 
 def read_inject(frame: dict[str, Any]) -> tuple[str, list[Any]]:
@@ -22,10 +22,10 @@ def read_inject(frame: dict[str, Any]) -> tuple[str, list[Any]]:
 
 
 async def answer_inject(
-    held: HeldRuns, response_id: str, given: list[Any], sender: Sender, principal: Principal
+    reach: Reach, response_id: str, given: list[Any], sender: Sender, principal: Principal
 ) -> dict[str, Any]:
     """`response.inject.created`, or `response.inject.failed` with the input exactly as it came."""
-    injected = await held.inject(response_id, given, sender, principal)
+    injected = await reach.inject(response_id, given, sender, principal)
     head = {"sequence_number": injected.sequence_number, "response_id": response_id}
     error = injected.error
     if error is None:

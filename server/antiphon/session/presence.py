@@ -8,17 +8,18 @@ from antiphon.core.participants import Presence as State
 from antiphon.core.principal import Principal
 from antiphon.errors import RequestError
 from antiphon.runs.engine import Engine
-from antiphon.runs.run import Run
+from antiphon.runs.run import CreatorConnection, Followed
 from antiphon_protocol import extension as wire
 
 
 class Presence:
     """The participant that one connection is, in every run it is attached to."""
 
-    def __init__(self, engine: Engine, principal: Principal, connection_id: str) -> None:
-        self._held = engine.held
-        self._me = Participant(connection_id, principal.id, principal.role)
-        self._joined: dict[str, tuple[Run, int]] = {}
+    def __init__(self, engine: Engine, principal: Principal, connection: CreatorConnection) -> None:
+        self._company = engine.company
+        self._connection = connection
+        self._me = Participant(connection.id, principal.id, principal.role)
+        self._joined: dict[str, tuple[Followed, int]] = {}
 
     @property
     def sender(self) -> Sender:
@@ -35,21 +36,21 @@ class Presence:
             labels=command.labels or {},
         )
         for run, _ in self._joined.values():
-            self._held.introduced(run, self._me)
+            self._company.introduced(run, self._me)
 
-    def join(self, run: Run, *, creator: bool = False) -> None:
+    def join(self, run: Followed, *, creator: bool = False) -> None:
         """One more attachment to a run. creator: the run was created on this connection."""
         _, times = self._joined.get(run.id, (run, 0))
         self._joined[run.id] = (run, times + 1)
-        self._held.joined(run, self._me, creator=creator)
+        self._company.joined(run, self._me, creator=creator, socket=self._connection if creator else None)
 
-    def leave(self, run: Run) -> None:
+    def leave(self, run: Followed) -> None:
         """One attachment less."""
         _, times = self._joined.pop(run.id, (run, 0))
         if times > 1:
             self._joined[run.id] = (run, times - 1)
         if times > 0:
-            self._held.left(run, self._me.connection)
+            self._company.left(run, self._me.connection)
 
     def close(self) -> None:
         """The connection is gone."""
@@ -67,6 +68,6 @@ class Presence:
             for run, _ in self._joined.values()
             if response_id in (run.id, None) and conversation_id in (run.state.conversation_id, None)
         ]
-        shown = [self._held.shown(run, self._me.connection, state, label) for run in runs]
+        shown = [self._company.shown(run, self._me.connection, state, label) for run in runs]
         if not any(shown):
             raise RequestError("This connection is not attached to that.", code="not_attached")

@@ -8,10 +8,10 @@ from typing import Any
 
 from antiphon.core.lanes import LaneName
 from antiphon.core.principal import Principal
-from antiphon.core.steering import Steer, required_input
 from antiphon.errors import AntiphonError, RequestError
 from antiphon.runs.engine import Engine
-from antiphon.runs.run import CreatorConnection, Run
+from antiphon.runs.run import CreatorConnection
+from antiphon.runs.steering.settled import SteerSettled
 from antiphon.session.socket import Socket, send_json
 
 _DOOR = frozenset({"server_draining", "forbidden"})
@@ -49,16 +49,14 @@ class Steers:
         try:
             if extra := frame.keys() - _FIELDS:
                 raise RequestError(f"response.steer has no field {min(extra)[:80]!r}.", code="invalid_input")
-            run, steer = await self._engine.steering.steer(
-                target, given, self._principal, self._connection, settled
-            )
+            taken = await self._engine.reach.steer(target, given, self._principal, self._connection, settled)
         except AntiphonError as error:
-            number = await self._last_number(target)
+            number = await self._engine.reach.last_number(target, self._principal)
             self._send(
                 "failed", lane, number, {"previous_response_id": target, "input": given}, error=_error(error)
             )
             return
-        self._send("accepted", lane, run.log.shown, {"id": steer.id, "previous_response_id": run.id})
+        self._send("accepted", lane, taken.number, {"id": taken.steer_id, "previous_response_id": target})
 
     def delivered(self, response_id: str) -> None:
         """A lane of this run is over."""
@@ -66,38 +64,37 @@ class Steers:
             for tell in self._later.pop(response_id, ()):
                 tell()
 
-    def _settled(self, lane: LaneName, run: Run, steer: Steer, error: AntiphonError | None) -> None:
-        tell = partial(self._tell, lane, run, steer, error)
-        if self._lane_of(run.id)[0] and self._connection.open:
-            self._later.setdefault(run.id, []).append(tell)
+    def _settled(self, lane: LaneName, settled: SteerSettled) -> None:
+        if settled.stage == "applied":
+            return  # the successor says so
+        tell = partial(self._tell, lane, settled)
+        if self._lane_of(settled.response_id)[0] and self._connection.open:
+            self._later.setdefault(settled.response_id, []).append(tell)
         else:
             tell()
 
-    def _tell(self, lane: LaneName, run: Run, steer: Steer, error: AntiphonError | None) -> None:
-        target = {"id": steer.id, "previous_response_id": run.id}
+    def _tell(self, lane: LaneName, settled: SteerSettled) -> None:
+        target = {"id": settled.steer_id, "previous_response_id": settled.response_id}
+        error = settled.error
         if error is not None:
-            self._send("failed", lane, run.log.shown, target | {"input": steer.given}, error=_error(error))
-        elif steer.stage == "pending":  # else the create it waited for has been there already
-            calls = required_input(run.turn.open_calls if run.turn is not None else ())
-            more = {"reason": "waiting_for_required_input", "required_input": calls}
-            self._send("pending", lane, run.log.shown, target, **more)
+            self._send("failed", lane, settled.number, target | {"input": settled.given}, error=_error(error))
+        elif not self._was_applied(settled):
+            more = {"reason": "waiting_for_required_input", "required_input": settled.required_input}
+            self._send("pending", lane, settled.number, target, **more)
+
+    def _was_applied(self, settled: SteerSettled) -> bool:
+        """Whether the create that a steer waited for has been there meanwhile."""
+        try:
+            state = self._engine.registry.get(settled.response_id)
+        except KeyError:
+            return False
+        return any(row["id"] == settled.steer_id and row["stage"] == "applied" for row in state.steers)
 
     def _send(self, kind: str, lane: LaneName, number: int, steer: dict[str, Any], **fields: Any) -> None:
         frame = {"type": f"response.steer.{kind}", "sequence_number": max(number, 0), **fields, "steer": steer}
         if lane is not None:
             frame["stream_id"] = lane
         send_json(self._socket, frame)
-
-    async def _last_number(self, response_id: str) -> int:
-        """The number a refusal carries: the last one of the log, 0 if there is none this client may see."""
-        run = self._engine.directory.live(response_id, self._principal)
-        if run is not None:
-            return run.log.shown
-        try:
-            stored = await self._engine.directory.stored(response_id, self._principal)
-        except AntiphonError:
-            return 0
-        return stored.terminal_number or 0
 
 
 def _error(error: AntiphonError) -> dict[str, Any]:

@@ -18,7 +18,7 @@ from antiphon.core.run_state import RunState
 from antiphon.errors import AntiphonError, RequestError
 from antiphon.ops.registry import StateListener
 from antiphon.runs.engine import Engine
-from antiphon.runs.run import Create, CreatorConnection, Run
+from antiphon.runs.run import Create, CreatorConnection, Followed
 from antiphon.runs.service import Started
 from antiphon.session.attachment import Attachment, EndReason
 from antiphon.session.frames import error_frame
@@ -38,7 +38,7 @@ class Ticket:
     request: CreateRequest | None
     refusal: AntiphonError | None = None
     attachment: Attachment | None = None
-    run: Run | None = None
+    run: Followed | None = None
     on_state: StateListener | None = None
     successor_id: str | None = None
     """What a run that is read from the store was steered into."""
@@ -53,13 +53,14 @@ class Ticket:
 class TurnHooks:
     """What the connection wants to know.
 
-    started: a run of ours is delivered now. finished: it is over. behind: the socket was so slow that events it
-    still had to get are gone.
+    started: a live run is delivered now. finished: it is over. behind: the socket was so slow that events it
+    still had to get are gone. forked: what was sent of a turn is not what happened.
     """
 
     started: Callable[[Ticket], None] = field(default=lambda ticket: None)
     finished: Callable[[Ticket], None] = field(default=lambda ticket: None)
     behind: Callable[[], None] = field(default=lambda: None)
+    forked: Callable[[], None] = field(default=lambda: None)
 
 
 class Turns:
@@ -177,17 +178,18 @@ class Turns:
             self._refuse(ticket, AntiphonError("The server could not start this turn."))
 
     async def _deliver(self, ticket: Ticket, started: Started) -> None:
-        run = started.run
-        if run is None:
-            source = await self._engine.directory.source(started.response_id, self._principal)
-            run_log = source.log
-            ticket.successor_id = (source.state.get("terminal") or {}).get("successor")
-        else:
+        run: Followed | None = started.run
+        if run is not None:
             run_log = run.log
-            self._engine.supervisor.listened(run)
+        else:
+            source = await self._engine.directory.source(started.response_id, self._principal)
+            run, run_log = source.run, source.log
+            ticket.successor_id = (source.state.get("terminal") or {}).get("successor")
+        if run is not None:
+            self._engine.company.listened(run)
         if self._closed:
             if run is not None:
-                self._engine.supervisor.left(run)
+                self._engine.company.unlistened(run)
             return
         ticket.run = run
         self._running.add(ticket)
@@ -204,7 +206,7 @@ class Turns:
         self._hooks.started(ticket)
         ticket.attachment.start()
 
-    def _park_while_waiting(self, ticket: Ticket, run: Run) -> None:
+    def _park_while_waiting(self, ticket: Ticket, run: Followed) -> None:
         """While the run waits for a tool of a client, its running slot is another turn's."""
 
         def changed(state: RunState) -> None:
@@ -219,9 +221,9 @@ class Turns:
 
     def _delivered(self, ticket: Ticket, reason: EndReason) -> None:
         if reason != "ended":
-            self._hooks.behind()
+            (self._hooks.forked if reason == "epoch_changed" else self._hooks.behind)()
             return
-        run = ticket.run
+        run = self._engine.current(ticket.run) if ticket.run is not None else None
         if run is not None and run.turn is not None:
             self._memory.remember(ticket.lane, run.turn)
         self._detach(ticket)
@@ -236,7 +238,7 @@ class Turns:
             self._in_task(self._follow(ticket, ticket.successor_id, run.successor if run is not None else None))
 
     async def _follow(
-        self, ticket: Ticket, response_id: str, successor: asyncio.Future[Run | None] | None
+        self, ticket: Ticket, response_id: str, successor: asyncio.Future[Followed | None] | None
     ) -> None:
         """The run was steered: what follows it comes next on its lane, before any create that waits there."""
         ticket.successor_id = None
@@ -256,7 +258,7 @@ class Turns:
         if ticket.attachment is not None:
             ticket.attachment.stop()
         if ticket.run is not None:
-            self._engine.supervisor.left(ticket.run)
+            self._engine.company.unlistened(ticket.run)
             if ticket.on_state is not None:
                 self._engine.registry.unlisten(ticket.run.id, ticket.on_state)
                 ticket.on_state = None

@@ -5,21 +5,23 @@ Of a run that ended and is followed by itself: what follows, until that has begu
 
 from __future__ import annotations
 
-import sqlite3
-from collections.abc import Callable
+from antiphon.store.writing import StoreConnection, Work
+
+_KEEP = """
+INSERT INTO checkpoints (run_id, head, payload) VALUES (?, ?, ?)
+ON CONFLICT (run_id) DO UPDATE SET head = excluded.head, payload = excluded.payload
+"""
 
 
-def keep(run_id: str, head: int, payload: bytes) -> Callable[[sqlite3.Connection], None]:
+def keep(run_id: str, head: int, payload: bytes) -> Work[None]:
     """Write where a run stands; only the newest counts. head: the last event of the log at that moment."""
 
-    def work(connection: sqlite3.Connection) -> None:
-        connection.execute(
-            "INSERT OR REPLACE INTO checkpoints (run_id, head, payload) VALUES (?, ?, ?)", (run_id, head, payload)
-        )
+    def work(connection: StoreConnection) -> None:
+        connection.execute(_KEEP, (run_id, head, payload))
 
     return work
 
 
-def forget(connection: sqlite3.Connection, run_id: str) -> None:
+def forget(connection: StoreConnection, run_id: str) -> None:
     """The run is over, or what follows it has begun."""
     connection.execute("DELETE FROM checkpoints WHERE run_id = ?", (run_id,))

@@ -6,13 +6,11 @@ import fcntl
 from pathlib import Path
 from typing import IO
 
-import alembic.command
 import sqlalchemy
-from alembic.config import Config
-from alembic.util.exc import CommandError
 from sqlalchemy.ext.asyncio import AsyncEngine, create_async_engine
 
 from antiphon.errors import StartupError
+from antiphon.store.schema import Migrated, upgrade
 
 
 class DatabaseLock:
@@ -47,20 +45,15 @@ class DatabaseLock:
             self._file = None
 
 
-def migrate(database: Path) -> None:
+def migrate(database: Path) -> Migrated:
     """Bring the tables up to date. Raises StartupError if the file cannot be used."""
     database.parent.mkdir(parents=True, exist_ok=True)
-    config = Config()
-    config.set_main_option("script_location", str(Path(__file__).parent / "migrations"))
     engine = sqlalchemy.create_engine(sqlalchemy.URL.create("sqlite", database=str(database)))
     try:
         with engine.begin() as connection:
-            config.attributes["connection"] = connection
-            alembic.command.upgrade(config, "head")
+            return upgrade(connection, str(database))
     except sqlalchemy.exc.DBAPIError as error:
         raise StartupError(f"the database {database} cannot be used: {error.orig}") from error
-    except CommandError as error:
-        raise StartupError(f"the database {database} was made by another version of antiphon: {error}") from error
     finally:
         engine.dispose()
 

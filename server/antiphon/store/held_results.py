@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import sqlite3
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import orjson
 
 from antiphon.core.held_calls import Claim, Resolution
+from antiphon.store.writing import StoreConnection, Work
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,18 +33,23 @@ VALUES (?, ?, ?, ?, ?, ?, ?)
 """
 
 
-def insert(run_id: str, answers: Sequence[Resolution]) -> Callable[[sqlite3.Connection], Committed]:
-    """Write all of these answers, or none if one of the calls has one or the run has ended."""
+def insert(run_id: str, answers: Sequence[Resolution]) -> Work[Committed]:
+    """Write all of these answers, or none if one of the calls has another one or the run has ended."""
 
-    def work(connection: sqlite3.Connection) -> Committed:
+    def work(connection: StoreConnection) -> Committed:
         if connection.execute(_ENDED, (run_id,)).fetchone() is not None:
             return Committed(over=True)
-        known = [connection.execute(_KNOWN, (run_id, answer.call_id)).fetchone() for answer in answers]
-        others = tuple(resolution(*row) for row in known if row is not None)
+        rows = [connection.execute(_KNOWN, (run_id, answer.call_id)).fetchone() for answer in answers]
+        known = [resolution(*row) for row in rows if row is not None]
+        others = tuple(there for there in known if there not in answers)
         if not others:
             connection.executemany(
                 _INSERT,
-                [(run_id, a.call_id, orjson.dumps(a.item), a.by, a.sender, a.result_id, a.at) for a in answers],
+                [
+                    (run_id, a.call_id, orjson.dumps(a.item), a.by, a.sender, a.result_id, a.at)
+                    for a in answers
+                    if a not in known  # there already: an earlier try of this was committed after all
+                ],
             )
         return Committed(others=others)
 
@@ -52,22 +57,23 @@ def insert(run_id: str, answers: Sequence[Resolution]) -> Callable[[sqlite3.Conn
 
 
 _CLAIM = """
-INSERT OR REPLACE INTO held_claims (run_id, call_id, principal, holder, fence, expires_at)
-VALUES (?, ?, ?, ?, ?, ?)
+INSERT INTO held_claims (run_id, call_id, principal, holder, fence, expires_at) VALUES (?, ?, ?, ?, ?, ?)
+ON CONFLICT (run_id, call_id) DO UPDATE SET principal = excluded.principal, holder = excluded.holder,
+    fence = excluded.fence, expires_at = excluded.expires_at
 """
 
 
-def keep_claim(run_id: str, call_id: str, claim: Claim) -> Callable[[sqlite3.Connection], None]:
+def keep_claim(run_id: str, call_id: str, claim: Claim) -> Work[None]:
     """Write the newest claim of a call, in the place of the one before."""
 
-    def work(connection: sqlite3.Connection) -> None:
+    def work(connection: StoreConnection) -> None:
         holder = (claim.principal or None, claim.key or None)
         connection.execute(_CLAIM, (run_id, call_id, *holder, claim.fence, claim.expires_at))
 
     return work
 
 
-def forget(connection: sqlite3.Connection, run_ids: Sequence[tuple[str]]) -> None:
+def forget(connection: StoreConnection, run_ids: Sequence[tuple[str]]) -> None:
     """Delete the answers and claims of these runs."""
     connection.executemany("DELETE FROM held_claims WHERE run_id = ?", run_ids)
     connection.executemany("DELETE FROM held_results WHERE run_id = ?", run_ids)

@@ -1,15 +1,16 @@
 """What is written about one run, and the statements that write it.
 
-Each function returns work for `SqliteWriter`: it runs in the writer's thread and touches only its connection.
+Each function returns work for a `Writer`: it runs in the writer's thread and touches only its connection.
 """
 
 from __future__ import annotations
 
-import sqlite3
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 
+from antiphon.errors import StorageError
 from antiphon.store import checkpoints, held_results
+from antiphon.store.writing import StoreConnection, Work
 
 Chunk = tuple[str, int, int, bytes]
 """run id, number of the first event, of the last, events joined by line feeds."""
@@ -44,12 +45,28 @@ class NewResponse:
 
 @dataclass(frozen=True, slots=True)
 class IdempotencyRecord:
+    """That a key has started a run. replaces: the response of an older record, whose log is gone."""
+
     tenant: str
     principal: str
     key: str
     body_sha256: bytes
     response_id: str
     expires_at: float
+    replaces: str | None = None
+
+
+class RowTaken(StorageError):
+    """The id stands for another run, or for one that was deleted. Trying again does not help."""
+
+
+class KeyTaken(StorageError):
+    """Another create with this idempotency key was first, perhaps on another node. Trying again does not help."""
+
+    def __init__(self, response_id: str, body_sha256: bytes) -> None:
+        super().__init__(f"This idempotency key has started {response_id}.")
+        self.response_id = response_id
+        self.body_sha256 = body_sha256
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,72 +106,122 @@ _INSERT_RESPONSE = """
 INSERT INTO responses (id, tenant, creator, visibility, conversation_id, previous_response_id, status, fence,
     epochs, created_at, input, context_input, response, run_state, request)
 VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)
+ON CONFLICT (id) DO NOTHING
 """
+_IS_THERE = "SELECT 1 FROM responses WHERE id = ? AND epochs = ? AND deleted = 0"
 _INSERT_KEY = """
-INSERT OR REPLACE INTO idempotency (tenant, principal, key, body_sha256, response_id, expires_at)
-VALUES (?, ?, ?, ?, ?, ?)
+INSERT INTO idempotency (tenant, principal, key, body_sha256, response_id, expires_at) VALUES (?, ?, ?, ?, ?, ?)
+ON CONFLICT (tenant, principal, key) DO UPDATE SET body_sha256 = excluded.body_sha256,
+    response_id = excluded.response_id, expires_at = excluded.expires_at
+WHERE idempotency.expires_at <= ? OR idempotency.response_id IN (excluded.response_id, ?)
 """
+_KEY_HOLDER = "SELECT response_id, body_sha256 FROM idempotency WHERE tenant = ? AND principal = ? AND key = ?"
 _INSERT_CHUNK = "INSERT INTO journal (run_id, first, last, payload) VALUES (?, ?, ?, ?)"
+_KEPT = "SELECT MAX(last) FROM journal WHERE run_id = ?"
+_LOCK = "UPDATE responses SET fence = fence WHERE id = ?"
+"""Whoever else moves this log waits until we are done."""
 _END = """
 UPDATE responses SET status = ?, ended_at = ?, context_output = ?, open_calls = ?, response = ?, run_state = ?,
     terminal_event = ?, terminal_number = ?, http_status = ?, compacted_context = ?, request = NULL
-WHERE id = ? AND fence = ? AND terminal_event IS NULL
+WHERE id = ? AND"""
+_UNDECIDED = " fence = ? AND terminal_event IS NULL"
+_WHATEVER_IS_THERE = " fence <= ? AND deleted = 0"
+_INSERT_ITEM = """
+INSERT INTO items (id, response_id, upstream_id) VALUES (?, ?, ?) ON CONFLICT (id, response_id) DO NOTHING
 """
-_INSERT_ITEM = "INSERT OR IGNORE INTO items (id, response_id, upstream_id) VALUES (?, ?, ?)"
 _WINNER = "SELECT terminal_event, terminal_number FROM responses WHERE id = ?"
 
 
-def begin(row: NewResponse, key: IdempotencyRecord | None) -> Callable[[sqlite3.Connection], None]:
-    """Insert the row of a run and its idempotency record."""
+def begin(row: NewResponse, key: IdempotencyRecord | None) -> Work[None]:
+    """Insert the row of a run and its idempotency record; again for the same run changes nothing.
 
-    def work(connection: sqlite3.Connection) -> None:
-        connection.execute(
-            _INSERT_RESPONSE,
-            (
-                row.id,
-                row.tenant,
-                row.creator,
-                row.visibility,
-                row.conversation_id,
-                row.previous_response_id,
-                row.status,
-                row.fence,
-                row.epochs,
-                row.created_at,
-                row.input,
-                row.context_input,
-                row.response,
-                row.run_state,
-                row.request,
-            ),
-        )
-        connection.executemany(_INSERT_ITEM, [(item_id, row.id, None) for item_id in row.item_ids])
+    Raises RowTaken, KeyTaken; then nothing was written.
+    """
+    values = (
+        row.id,
+        row.tenant,
+        row.creator,
+        row.visibility,
+        row.conversation_id,
+        row.previous_response_id,
+        row.status,
+        row.fence,
+        row.epochs,
+        row.created_at,
+        row.input,
+        row.context_input,
+        row.response,
+        row.run_state,
+        row.request,
+    )
+
+    def work(connection: StoreConnection) -> None:
+        if key is not None:
+            _record(connection, key, row.created_at)
+        if connection.execute(_INSERT_RESPONSE, values).rowcount == 0:
+            # An earlier try of this was committed after all, or the id is somebody else's.
+            if connection.execute(_IS_THERE, (row.id, row.epochs)).fetchone() is None:
+                raise RowTaken(f"The id {row.id} stands for another run.")
+        if row.item_ids:
+            connection.executemany(_INSERT_ITEM, [(item_id, row.id, None) for item_id in row.item_ids])
         if row.follows and row.previous_response_id is not None:
             checkpoints.forget(connection, row.previous_response_id)
-        if key is not None:
-            connection.execute(
-                _INSERT_KEY,
-                (key.tenant, key.principal, key.key, key.body_sha256, key.response_id, key.expires_at),
-            )
 
     return work
 
 
-def append_chunks(chunks: Sequence[Chunk]) -> Callable[[sqlite3.Connection], None]:
+def _record(connection: StoreConnection, key: IdempotencyRecord, now: float) -> None:
+    """Record a key. Raises KeyTaken if it belongs to another run; which of two is first, the database decides."""
+    scope = (key.tenant, key.principal, key.key)
+    record = (*scope, key.body_sha256, key.response_id, key.expires_at)
+    if connection.execute(_INSERT_KEY, (*record, now, key.replaces or key.response_id)).rowcount == 0:
+        raise KeyTaken(*connection.execute(_KEY_HOLDER, scope).fetchone())
+
+
+def append_chunks(chunks: Sequence[Chunk]) -> Work[None]:
     """Append events of one or several runs. Numbers that exist already make it fail: (run, first) is unique."""
 
-    def work(connection: sqlite3.Connection) -> None:
+    def work(connection: StoreConnection) -> None:
         connection.executemany(_INSERT_CHUNK, chunks)
 
     return work
 
 
-def end(ending: Ending, chunks: Sequence[Chunk]) -> Callable[[sqlite3.Connection], Verdict]:
-    """The guarded terminal write: row and last chunk in one transaction, or nothing where the run is decided."""
+def keep_chunks(chunks: Sequence[Chunk]) -> Work[None]:
+    """Keep events that are moved here from a live log, in order.
 
-    def work(connection: sqlite3.Connection) -> Verdict:
+    What is kept already is left out, so that this may be repeated, and done by two nodes at once.
+    """
+
+    def work(connection: StoreConnection) -> None:
+        for run_id, first, last, payload in chunks:
+            connection.execute(_LOCK, (run_id,))
+            kept = connection.execute(_KEPT, (run_id,)).fetchone()[0]
+            new = first if kept is None else max(first, kept + 1)
+            if new <= last:
+                events = payload if new == first else payload.split(b"\n", new - first)[-1]
+                connection.execute(_INSERT_CHUNK, (run_id, new, last, events))
+
+    return work
+
+
+def end(ending: Ending, chunks: Sequence[Chunk]) -> Work[Verdict]:
+    """The guarded terminal write: row and last chunk in one transaction, or nothing where the run is decided."""
+    return _ended(ending, chunks, _END + _UNDECIDED)
+
+
+def overrule(ending: Ending) -> Work[Verdict]:
+    """Write the terminal that the log has shown, whatever the row says: what was shown wins.
+
+    Not where the row's fence is higher or the response was deleted.
+    """
+    return _ended(ending, (), _END + _WHATEVER_IS_THERE)
+
+
+def _ended(ending: Ending, chunks: Sequence[Chunk], statement: str) -> Work[Verdict]:
+    def work(connection: StoreConnection) -> Verdict:
         changed = connection.execute(
-            _END,
+            statement,
             (
                 ending.status,
                 ending.ended_at,
@@ -177,36 +244,57 @@ def end(ending: Ending, chunks: Sequence[Chunk]) -> Callable[[sqlite3.Connection
             checkpoints.keep(ending.id, ending.terminal_number, ending.following)(connection)
         else:
             checkpoints.forget(connection, ending.id)
-        connection.executemany(_INSERT_ITEM, [(ours, ending.id, theirs) for ours, theirs in ending.item_ids])
-        connection.executemany(_INSERT_CHUNK, chunks)
+        if ending.item_ids:
+            connection.executemany(_INSERT_ITEM, [(ours, ending.id, theirs) for ours, theirs in ending.item_ids])
+        if chunks:
+            connection.executemany(_INSERT_CHUNK, chunks)
         return Verdict(True, ending.terminal_event, ending.terminal_number)
 
     return work
 
 
-def take_over(run_id: str, epochs: str | None) -> Callable[[sqlite3.Connection], int]:
-    """Raise the fence of a run, and write its epochs if they changed; gives the new fence."""
+def take_over(run_id: str, epochs: str | None, fence: int | None = None) -> Work[int]:
+    """Raise the fence of a run, and write its epochs if they changed; gives the fence of the row, 0 without a row.
 
-    def work(connection: sqlite3.Connection) -> int:
-        connection.execute("UPDATE responses SET fence = fence + 1 WHERE id = ?", (run_id,))
-        if epochs is not None:
-            connection.execute("UPDATE responses SET epochs = ? WHERE id = ?", (epochs, run_id))
+    fence: what it becomes; where the row has a higher one, somebody else has the run and nothing is changed. None:
+    one more than it is.
+    """
+
+    def work(connection: StoreConnection) -> int:
+        if fence is None:
+            connection.execute(_RAISE, (epochs, run_id))
+        else:
+            connection.execute(_RAISE_TO, (fence, epochs, run_id, fence))
         row = connection.execute("SELECT fence FROM responses WHERE id = ?", (run_id,)).fetchone()
-        return int(row[0])
+        return 0 if row is None else int(row[0])
 
     return work
 
 
-def delete(run_id: str) -> Callable[[sqlite3.Connection], None]:
+_RAISE = "UPDATE responses SET fence = fence + 1, epochs = COALESCE(?, epochs) WHERE id = ?"
+_RAISE_TO = "UPDATE responses SET fence = ?, epochs = COALESCE(?, epochs) WHERE id = ? AND fence <= ?"
+_FORGET = """
+UPDATE responses SET deleted = 1, input = ?, context_input = NULL, context_output = NULL, compacted_context = NULL,
+    open_calls = NULL, response = ?, run_state = ?, terminal_event = ? WHERE id = ?
+"""
+
+
+def put_epochs(run_id: str, epochs: str) -> Work[None]:
+    """Write the epochs of a run that has not ended."""
+
+    def work(connection: StoreConnection) -> None:
+        connection.execute(
+            "UPDATE responses SET epochs = ? WHERE id = ? AND terminal_event IS NULL", (epochs, run_id)
+        )
+
+    return work
+
+
+def delete(run_id: str) -> Work[None]:
     """Forget what a response said; the empty row stays so that its id is never used again."""
 
-    def work(connection: sqlite3.Connection) -> None:
-        connection.execute(
-            "UPDATE responses SET deleted = 1, input = x'', context_input = NULL, context_output = NULL, "
-            "compacted_context = NULL, open_calls = NULL, response = x'', run_state = x'', terminal_event = x'' "
-            "WHERE id = ?",
-            (run_id,),
-        )
+    def work(connection: StoreConnection) -> None:
+        connection.execute(_FORGET, (b"", b"", b"", b"", run_id))
         connection.execute("DELETE FROM journal WHERE run_id = ?", (run_id,))
         connection.execute("DELETE FROM idempotency WHERE response_id = ?", (run_id,))
         checkpoints.forget(connection, run_id)
@@ -215,17 +303,18 @@ def delete(run_id: str) -> Callable[[sqlite3.Connection], None]:
     return work
 
 
-def expire(logs_ended_before: float, now: float, limit: int) -> Callable[[sqlite3.Connection], int]:
+_OLD_LOGS = "SELECT id FROM responses WHERE log_expired = 0 AND ended_at < ? ORDER BY ended_at, id LIMIT ?"
+
+
+def expire(logs_ended_before: float, now: float, limit: int) -> Work[int]:
     """Delete logs of runs that ended before the time given, and old idempotency records; gives the runs done."""
 
-    def work(connection: sqlite3.Connection) -> int:
-        ids = connection.execute(
-            "SELECT id FROM responses WHERE log_expired = 0 AND ended_at < ? LIMIT ?",
-            (logs_ended_before, limit),
-        ).fetchall()
-        connection.executemany("DELETE FROM journal WHERE run_id = ?", ids)
-        connection.executemany("UPDATE responses SET log_expired = 1 WHERE id = ?", ids)
-        held_results.forget(connection, ids)
+    def work(connection: StoreConnection) -> int:
+        ids = connection.execute(_OLD_LOGS, (logs_ended_before, limit)).fetchall()
+        if ids:
+            connection.executemany("UPDATE responses SET log_expired = 1 WHERE id = ?", ids)
+            connection.executemany("DELETE FROM journal WHERE run_id = ?", ids)
+            held_results.forget(connection, ids)
         connection.execute("DELETE FROM idempotency WHERE expires_at < ?", (now,))
         return len(ids)
 

@@ -2,27 +2,28 @@
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
 import orjson
 import sqlalchemy as sa
-from sqlalchemy.ext.asyncio import AsyncEngine
 
 from antiphon.core.cursor import Epochs
 from antiphon.core.held_calls import Claim, Resolution
 from antiphon.core.history import OpenCall, Turn
-from antiphon.errors import StorageError
 from antiphon.store.held_results import resolution
+from antiphon.store.reading import BoundedReader
 from antiphon.store.repair import repaired
 from antiphon.store.tables import checkpoints, held_claims, held_results, idempotency, items, journal, responses
 
 
 @dataclass(frozen=True, slots=True)
 class StoredResponse:
-    """One row. response and run_state are encoded; terminal_event is None while the run goes on."""
+    """One row. response and run_state are encoded; terminal_event is None while the run goes on.
+
+    log_expired: its events are gone for good.
+    """
 
     id: str
     tenant: str
@@ -39,6 +40,7 @@ class StoredResponse:
     terminal_event: bytes | None
     terminal_number: int | None
     http_status: int | None
+    log_expired: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,6 +94,7 @@ _ROW = (
     responses.c.terminal_event,
     responses.c.terminal_number,
     responses.c.http_status,
+    responses.c.log_expired,
 )
 _LIVE = responses.c.deleted == 0
 _ROWS_AT_ONCE = 32
@@ -104,11 +107,8 @@ _MAX_CHAIN = 10_000
 """Turns read for one chain; a bound for a broken database, not a limit anybody meets."""
 
 
-class ResponseReader:
+class ResponseReader(BoundedReader):
     """Queries. Every method raises StorageError if the database does not answer."""
-
-    def __init__(self, engine: AsyncEngine) -> None:
-        self._engine = engine
 
     async def find(self, response_id: str) -> StoredResponse | None:
         rows = await self._all(sa.select(*_ROW).where(responses.c.id == response_id, _LIVE))
@@ -134,6 +134,22 @@ class ResponseReader:
         rows = await self._all(sa.select(*_ROW).where(responses.c.terminal_event.is_(None)))
         return [_stored(row) for row in rows]
 
+    async def unfinished_ids(self, created_before: float) -> list[str]:
+        """Runs without a terminal that began before this time."""
+        query = sa.select(responses.c.id).where(
+            responses.c.terminal_event.is_(None), responses.c.created_at < created_before
+        )
+        return [row[0] for row in await self._all(query)]
+
+    async def unfinished_of_conversation(self, conversation_id: str) -> list[str]:
+        """Runs of a conversation without a terminal, oldest first."""
+        query = (
+            sa.select(responses.c.id)
+            .where(responses.c.conversation_id == conversation_id, responses.c.terminal_event.is_(None), _LIVE)
+            .order_by(responses.c.created_at)
+        )
+        return [row[0] for row in await self._all(query)]
+
     async def resumable(self, run_id: str) -> Resumable | None:
         """What an unfinished run can be gone on with, None if nobody can."""
         query = (
@@ -149,13 +165,15 @@ class ResponseReader:
         rows = await self._all(query)
         return Resumable(*rows[0]) if rows else None
 
-    async def following(self) -> list[Following]:
-        """What the last process announced with a terminal and did not begin."""
+    async def following(self, ended_before: float | None = None) -> list[Following]:
+        """Successors that were announced and were not begun. ended_before: of runs that ended before this time."""
         query = (
             sa.select(responses.c.id, responses.c.creator, responses.c.tenant, checkpoints.c.payload)
             .join(checkpoints, checkpoints.c.run_id == responses.c.id)
             .where(responses.c.terminal_event.is_not(None), _LIVE)
         )
+        if ended_before is not None:
+            query = query.where(responses.c.ended_at < ended_before)
         return [Following(*row) for row in await self._all(query)]
 
     async def terminal_without_event(self) -> list[StoredResponse]:
@@ -222,30 +240,32 @@ class ResponseReader:
             sa.select(journal.c.first, journal.c.payload)
             .where(journal.c.run_id == run_id, journal.c.first >= sa.func.coalesce(begin.scalar_subquery(), 0))
             .order_by(journal.c.first)
-            .execution_options(yield_per=_ROWS_AT_ONCE)
+            .limit(_ROWS_AT_ONCE)
         )
-        return await asyncio.shield(asyncio.ensure_future(self._events(query, after, max_bytes)))
-
-    async def _events(self, query: sa.Select[Any], after: int, max_bytes: int) -> tuple[int, list[bytes]]:
         events: list[bytes] = []
         start = after + 1
         size = 0
-        try:
-            async with self._engine.connect() as connection:
-                async for first, payload in await connection.stream(query):
-                    chunk = repaired(payload).split(b"\n")
-                    new = chunk[max(0, after + 1 - first) :]
-                    if events and first != start + len(events):
-                        break
-                    if not events and new:
-                        start = max(first, after + 1)
-                    events.extend(new)
-                    size += len(payload)
-                    if size >= max_bytes:
-                        break
-        except sa.exc.SQLAlchemyError as error:
-            raise StorageError("The store did not give the data.") from error
-        return start, events
+        while True:
+            rows = await self._all(query)
+            for first, payload in rows:
+                chunk = repaired(payload).split(b"\n")
+                new = chunk[max(0, after + 1 - first) :]
+                if events and first != start + len(events):
+                    return start, events
+                if not events and new:
+                    start = max(first, after + 1)
+                events.extend(new)
+                size += len(payload)
+                if size >= max_bytes:
+                    return start, events
+            if len(rows) < _ROWS_AT_ONCE:
+                return start, events
+            query = (
+                sa.select(journal.c.first, journal.c.payload)
+                .where(journal.c.run_id == run_id, journal.c.first > rows[-1][0])
+                .order_by(journal.c.first)
+                .limit(_ROWS_AT_ONCE)
+            )
 
     async def head(self, run_id: str) -> int:
         """The last durable number, -1 if there is none."""
@@ -318,19 +338,6 @@ class ResponseReader:
         """Whether the database answers."""
         await self._all(sa.select(sa.literal(1)))
 
-    async def _all(self, query: sa.Select[Any]) -> Sequence[Any]:
-        # A cancelled read must not leave its connection half way: it finishes in a task of its own.
-        rows: Sequence[Any] = await asyncio.shield(asyncio.ensure_future(self._fetch(query)))
-        return rows
-
-    async def _fetch(self, query: sa.Select[Any]) -> Sequence[Any]:
-        try:
-            async with self._engine.connect() as connection:
-                rows: Sequence[Any] = (await connection.execute(query)).all()
-                return rows
-        except sa.exc.SQLAlchemyError as error:
-            raise StorageError("The store did not give the data.") from error
-
 
 def turn_of_chain(rows: list[dict[str, Any]]) -> Turn | None:
     """Build the chain that `ResponseReader.chain` gave; None if a part of it is gone."""
@@ -360,4 +367,5 @@ def turn_of_chain(rows: list[dict[str, Any]]) -> Turn | None:
 def _stored(row: sa.Row[Any]) -> StoredResponse:
     fields = dict(row._mapping)
     fields["epochs"] = Epochs.parse(orjson.loads(fields["epochs"]))
+    fields["log_expired"] = bool(fields["log_expired"])
     return StoredResponse(**fields)

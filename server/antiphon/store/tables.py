@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from sqlalchemy import Column, Float, Index, Integer, LargeBinary, MetaData, Table, Text
+from sqlalchemy import BigInteger, Column, Float, Index, Integer, LargeBinary, MetaData, Table, Text
 
 metadata = MetaData()
 
@@ -34,15 +34,17 @@ responses = Table(
     Column("request", LargeBinary, doc="the create without its input, to go on with it; NULL: nobody can"),
     Column("compacted_context", LargeBinary, doc="in place of context_input and all before it; NULL: none is"),
 )
-Index("responses_unfinished", responses.c.id, sqlite_where=responses.c.terminal_event.is_(None))
+_unfinished = responses.c.terminal_event.is_(None)
+Index("responses_unfinished", responses.c.id, sqlite_where=_unfinished, postgresql_where=_unfinished)
 Index("responses_conversation", responses.c.conversation_id, responses.c.created_at)
-Index("responses_log_kept", responses.c.ended_at, sqlite_where=responses.c.log_expired == 0)
+_log_kept = responses.c.log_expired == 0
+Index("responses_log_kept", responses.c.ended_at, sqlite_where=_log_kept, postgresql_where=_log_kept)
 
 journal = Table(
     "journal",
     metadata,
     # An ordinary rowid table: interleaved runs would make WITHOUT ROWID insert at random places.
-    Column("chunk", Integer, primary_key=True),
+    Column("chunk", BigInteger().with_variant(Integer, "sqlite"), primary_key=True),
     Column("run_id", Text, nullable=False),
     Column("first", Integer, nullable=False, doc="number of the first event"),
     Column("last", Integer, nullable=False),
@@ -68,6 +70,8 @@ idempotency = Table(
     Column("response_id", Text, nullable=False),
     Column("expires_at", Float, nullable=False),
 )
+Index("idempotency_response", idempotency.c.response_id)
+Index("idempotency_expiry", idempotency.c.expires_at)
 
 held_claims = Table(
     "held_claims",
@@ -100,3 +104,11 @@ items = Table(
     Column("upstream_id", Text, doc="what the upstream called it"),
 )
 """Where an item stands that a later input names by its id."""
+
+cluster = Table(
+    "cluster",
+    metadata,
+    Column("name", Text, primary_key=True),
+    Column("value", LargeBinary, nullable=False),
+)
+"""What all processes on this database share: `database_id`, made with the tables, and `seal_key`."""

@@ -1,4 +1,4 @@
-"""Reading a request body within its limit."""
+"""What every endpoint reads of a request: its body within the limit, and who sent it."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ from typing import Any
 from starlette.requests import ClientDisconnect, Request
 
 from antiphon.core.json_input import parse_object
+from antiphon.core.principal import Principal
 from antiphon.errors import RequestError
 from antiphon.settings import LimitSettings
 
@@ -16,6 +17,12 @@ _DISCARD_FACTOR = 4
 _DISCARD_S = 10.0
 """How much more than the limit, and for how long, is read of a body that is refused: a client that is still
 sending would see a reset instead of the answer."""
+
+
+def principal_of(request: Request) -> Principal:
+    """Who asks, as the door found out."""
+    principal: Principal = request.state.principal
+    return principal
 
 
 async def read_object(request: Request, limits: LimitSettings) -> dict[str, Any]:

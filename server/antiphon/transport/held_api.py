@@ -12,11 +12,10 @@ from starlette.routing import Route
 from antiphon.core.faults import refusal
 from antiphon.core.held_calls import Sender
 from antiphon.core.participants import Participant
-from antiphon.core.principal import Principal
 from antiphon.errors import RequestError
 from antiphon.ports import Ids
 from antiphon.runs.engine import Engine
-from antiphon.transport.body import read_object
+from antiphon.transport.body import principal_of, read_object
 from antiphon.transport.replies import Json, error_response
 from antiphon_protocol.bodies import CallToClaim, ClaimToKeep
 
@@ -49,7 +48,7 @@ class HeldApi:
             raise RequestError("An inject needs input: a list of items.", param="input")
         caller = caller_of(request, self._engine.ids)
         sender = Sender(caller.principal, caller.connection, caller.instance)
-        injected = await self._engine.held.inject(response_id, given, sender, _principal(request))
+        injected = await self._engine.reach.inject(response_id, given, sender, principal_of(request))
         if injected.error is not None:
             return error_response(injected.error, input=given)
         reply: dict[str, Any] = {
@@ -62,12 +61,12 @@ class HeldApi:
     async def claim(self, request: Request) -> Response:
         sender, response_id = self._claimant(request)
         wanted = await self._read(request, CallToClaim)
-        claim = await self._engine.held.claims.claim(
+        claim = await self._engine.reach.claim(
             response_id,
             wanted.call_id,
             sender,
-            _principal(request),
-            lease_s=self._lease(wanted.lease_ms),
+            principal_of(request),
+            lease_ms=wanted.lease_ms,
             fence=wanted.fence,
         )
         return _claimed(response_id, wanted.call_id, claim.fence, claim.expires_at)
@@ -75,12 +74,12 @@ class HeldApi:
     async def renew(self, request: Request) -> Response:
         sender, response_id = self._claimant(request)
         kept = await self._read(request, ClaimToKeep)
-        claim = await self._engine.held.claims.renew(
+        claim = await self._engine.reach.renew(
             response_id,
             kept.call_id,
             sender,
-            _principal(request),
-            lease_s=self._lease(kept.lease_ms),
+            principal_of(request),
+            lease_ms=kept.lease_ms,
             fence=kept.fence,
         )
         return _claimed(response_id, kept.call_id, claim.fence, claim.expires_at)
@@ -88,8 +87,8 @@ class HeldApi:
     async def release(self, request: Request) -> Response:
         sender, response_id = self._claimant(request)
         left = await self._read(request, ClaimToKeep)
-        await self._engine.held.claims.release(
-            response_id, left.call_id, sender, _principal(request), fence=left.fence
+        await self._engine.reach.release(
+            response_id, left.call_id, sender, principal_of(request), fence=left.fence
         )
         return _claimed(response_id, left.call_id, left.fence, None)
 
@@ -107,22 +106,14 @@ class HeldApi:
         except ValidationError as error:
             raise refusal(error, body) from error
 
-    def _lease(self, lease_ms: int | None) -> float:
-        return self._engine.settings.timeouts.claim_lease_s if lease_ms is None else lease_ms / 1000
-
 
 def caller_of(request: Request, ids: Ids) -> Participant:
     """Who makes this request, as a participant of a run. Raises RequestError for a bad instance header."""
     instance = request.headers.get(INSTANCE)
     if instance is not None and not 1 <= len(instance) <= 256:
         raise RequestError("X-Antiphon-Instance is 1 to 256 characters.", param="X-Antiphon-Instance")
-    principal = _principal(request)
+    principal = principal_of(request)
     return Participant(ids.mint("conn"), principal.id, principal.role, instance=instance)
-
-
-def _principal(request: Request) -> Principal:
-    principal: Principal = request.state.principal
-    return principal
 
 
 def _claimed(response_id: str, call_id: str, fence: int, expires_at: float | None) -> Response:

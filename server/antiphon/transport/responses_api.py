@@ -17,11 +17,12 @@ from antiphon.core.participants import Participant
 from antiphon.core.principal import Principal
 from antiphon.core.run_state import Origin
 from antiphon.errors import CursorError, RequestError
-from antiphon.runs.directory import Source, not_found
+from antiphon.journal.frames import Batch
+from antiphon.runs.directory import Source
 from antiphon.runs.engine import Engine
-from antiphon.runs.run import Create, Run
+from antiphon.runs.run import Create, Followed, Run
 from antiphon.runs.service import Started
-from antiphon.transport.body import read_object
+from antiphon.transport.body import principal_of, read_object
 from antiphon.transport.held_api import caller_of
 from antiphon.transport.replies import Json, error_response
 from antiphon.transport.sse import EventStream, follow
@@ -64,12 +65,12 @@ class ResponsesApi:
             caller_token=request.headers.get(_UPSTREAM_TOKEN) or create.antiphon.upstream_authorization,
             instance=caller.instance,
         )
-        started = await self._engine.service.start(command, _principal(request))
+        started = await self._engine.service.start(command, principal_of(request))
         if create.stream:
-            source = await self._engine.directory.source(started.response_id, _principal(request))
+            source = await self._engine.directory.source(started.response_id, principal_of(request))
             return self._stream(source, BEFORE_FIRST, caller, creator=True)
         if create.background:
-            return await self._object(started.response_id, _principal(request))
+            return await self._object(started.response_id, principal_of(request))
         return await self._whole(started, request, caller)
 
     async def compact(self, request: Request) -> Response:
@@ -78,13 +79,13 @@ class ResponsesApi:
         create = parse_create(raw)
         token = request.headers.get(_UPSTREAM_TOKEN) or create.antiphon.upstream_authorization
         command = Create(request=create, raw=raw, origin="http", caller_token=token)
-        return Json(await self._engine.service.compact(command, _principal(request)))
+        return Json(await self._engine.service.compact(command, principal_of(request)))
 
     async def retrieve(self, request: Request) -> Response:
         response_id = request.path_params["response_id"]
         if request.query_params.get("stream", "").lower() not in ("true", "1"):
-            return await self._object(response_id, _principal(request))
-        source = await self._engine.directory.source(response_id, _principal(request))
+            return await self._object(response_id, principal_of(request))
+        source = await self._engine.directory.source(response_id, principal_of(request))
         after, epoch = _cursor(request)
         plan = await self._engine.directory.plan(source, after, epoch)
         if plan.mode == "snapshot":
@@ -92,31 +93,28 @@ class ResponsesApi:
                 "Events after this position are gone; here is the response as it stands.",
                 extra={"epoch": source.log.epochs.current, "head": source.log.shown},
             )
-            body = source.run.response() if source.run else source.response
-            return error_response(expired, response=orjson.Fragment(body))
+            return error_response(expired, response=orjson.Fragment(source.response))
         return self._stream(source, plan.after, caller_of(request, self._engine.ids))
 
     async def cancel(self, request: Request) -> Response:
         response_id = request.path_params["response_id"]
-        principal = _principal(request)
-        run = self._engine.directory.live(response_id, principal)
-        if run is None:
-            await self._engine.service.cancel_by_id(response_id, principal)
-            return await self._object(response_id, principal)
-        self._engine.service.cancel(run, principal)
-        with contextlib.suppress(TimeoutError):
-            async with asyncio.timeout(_CANCEL_WAIT_S):
-                await run.done.wait()
-        return Json(run.response())
+        principal = principal_of(request)
+        run = await self._engine.directory.find(response_id, principal)
+        await self._engine.reach.cancel(response_id, principal)
+        if run is not None:
+            with contextlib.suppress(TimeoutError):
+                async with asyncio.timeout(_CANCEL_WAIT_S):
+                    await _until_ended(run)
+        return Json(await self._engine.reach.response(response_id, principal))
 
     async def delete(self, request: Request) -> Response:
         response_id = request.path_params["response_id"]
-        await self._engine.service.delete(response_id, _principal(request))
+        await self._engine.service.delete(response_id, principal_of(request))
         return Json({"id": response_id, "object": "response", "deleted": True})
 
     async def input_items(self, request: Request) -> Response:
         response_id = request.path_params["response_id"]
-        stored = await self._engine.directory.stored(response_id, _principal(request))
+        stored = await self._engine.directory.stored(response_id, principal_of(request))
         query = request.query_params
         limit, order = query.get("limit", "20"), query.get("order", "desc")
         if not limit.isascii() or not limit.isdigit() or len(limit) > 3 or not 1 <= int(limit) <= 100:
@@ -128,28 +126,19 @@ class ResponsesApi:
 
     async def _object(self, response_id: str, principal: Principal) -> Response:
         """The response object: of a live run as it stands, else as stored."""
-        run = self._engine.directory.live(response_id, principal)
-        if run is not None:
-            if not run.stored:
-                raise not_found(response_id)
-            body = run.response()
-            if run.log.shown < run.log.head:
-                await self._engine.journal.flush(run.log)  # strict mode: say nothing the log does not show
-            return Json(body)
-        return Json((await self._engine.directory.stored(response_id, principal)).response)
+        return Json(await self._engine.reach.response(response_id, principal, stored_only=True))
 
     async def _whole(self, started: Started, request: Request, caller: Participant) -> Response:
         """Wait for the end and answer with the response. A client that leaves only stops listening.
 
         Where this process stops before that, the answer is the response as it stands.
         """
-        run = started.run
+        run = started.run or await self._engine.directory.find(started.response_id, principal_of(request))
         if run is None:
-            stored = await self._engine.directory.stored(started.response_id, _principal(request))
-            return Json(stored.response, status_code=stored.http_status or 200)
-        self._engine.supervisor.listened(run)
-        self._engine.held.joined(run, caller, creator=True)
-        done = asyncio.ensure_future(run.done.wait())
+            return await self._stored(started.response_id, principal_of(request))
+        self._engine.company.listened(run)
+        self._engine.company.joined(run, caller, creator=True)
+        done = asyncio.ensure_future(_until_ended(run))
         left = asyncio.ensure_future(run.left.wait())
         gone = asyncio.ensure_future(_disconnected(request))
         try:
@@ -157,25 +146,49 @@ class ResponsesApi:
         finally:
             for task in (done, left, gone):
                 task.cancel()
-            self._engine.supervisor.left(run)
-            self._engine.held.left(run, caller.connection)
-        return _final(run)
+            self._engine.company.unlistened(run)
+            self._engine.company.left(run, caller.connection)
+        if isinstance(run, Run) and (run.outcome is not None or not run.log.ended):
+            return _final(run)
+        if run.stored and run.log.ended:
+            return await self._stored(run.id, principal_of(request))
+        return Json(await self._engine.reach.response(run.id, principal_of(request)))
+
+    async def _stored(self, response_id: str, principal: Principal) -> Response:
+        stored = await self._engine.directory.stored(response_id, principal)
+        return Json(stored.response, status_code=stored.http_status or 200)
 
     def _stream(self, source: Source, after: int, caller: Participant, *, creator: bool = False) -> Response:
         timeouts = self._engine.settings.timeouts
         run = source.run
         if run is not None:
-            self._engine.supervisor.listened(run)
-            self._engine.held.joined(run, caller, creator=creator)
+            self._engine.company.listened(run)
+            self._engine.company.joined(run, caller, creator=creator)
 
         def closed() -> None:
             if run is not None:
-                self._engine.supervisor.left(run)
-                self._engine.held.left(run, caller.connection)
+                self._engine.company.unlistened(run)
+                self._engine.company.left(run, caller.connection)
 
         chunks = follow(source.log, self._engine.journal, after, timeouts.keepalive_s)
         left = run.left if run is not None else asyncio.Event()
         return EventStream(chunks, closed, timeouts.stalled_socket_s, left)
+
+
+async def _until_ended(run: Followed) -> None:
+    """Wait for the end of a run, wherever it goes on meanwhile."""
+    ended = asyncio.Event()
+
+    def on_batch(batch: Batch) -> None:
+        if run.log.ended:
+            ended.set()
+
+    run.log.listen(on_batch)
+    try:
+        if not run.log.ended:
+            await ended.wait()
+    finally:
+        run.log.unlisten(on_batch)
 
 
 def _final(run: Run) -> Response:
@@ -185,11 +198,6 @@ def _final(run: Run) -> Response:
         return Json(run.response())
     headers = dict(outcome.headers or {})
     return Json(run.response(), status_code=outcome.http_status or 500, headers=headers)
-
-
-def _principal(request: Request) -> Principal:
-    principal: Principal = request.state.principal
-    return principal
 
 
 def _idempotency_key(request: Request) -> str | None:

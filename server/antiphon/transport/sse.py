@@ -9,9 +9,9 @@ import structlog
 from starlette.responses import Response
 from starlette.types import Receive, Scope, Send
 
+from antiphon.journal.contract import Journal
 from antiphon.journal.frames import Batch, sse_event
 from antiphon.journal.log import RunLog
-from antiphon.journal.sqlite import SqliteJournal
 
 log = structlog.get_logger(__name__)
 
@@ -21,28 +21,36 @@ KEEPALIVE = b": keepalive\n"
 """A comment without a blank line: openai-python takes a blank line after an `id` for an (empty) event."""
 
 
-async def follow(
-    run_log: RunLog, journal: SqliteJournal, after: int, keepalive_s: float
-) -> AsyncGenerator[bytes, None]:
+async def follow(run_log: RunLog, journal: Journal, after: int, keepalive_s: float) -> AsyncGenerator[bytes, None]:
     """Chunks of whole events after `after`, a comment in silence, `[DONE]` after the terminal event.
 
-    The reader's pace is its own: what it does not take stays in the log.
+    The reader's pace is its own: what it does not take stays in the log. If what it has taken turns out not to be
+    what happened, the chunks end without `[DONE]` (PROTOCOL 6.4.6).
     """
     news = asyncio.Event()
+    forks, void = 0, after > run_log.head
 
     def on_batch(batch: Batch) -> None:
         news.set()
 
-    run_log.listen(on_batch)
+    def on_fork(first: int) -> None:
+        nonlocal forks, void
+        forks, void = forks + 1, void or after >= first
+        news.set()
+
+    run_log.listen(on_batch, on_fork)
     try:
-        while True:
+        while not void:
             news.clear()
+            before = forks
             page = await journal.read(run_log, after, _PAGE_BYTES)
+            if forks != before:
+                continue  # some of the page may be void by now
             if page is None:
                 return  # the log no longer reaches back; the client comes again and is told
             if page:
-                yield _encode(page, after + 1, run_log)
-                after += len(page)
+                first, after = after + 1, after + len(page)
+                yield _encode(page, first, run_log)
                 continue
             if run_log.ended:
                 yield DONE

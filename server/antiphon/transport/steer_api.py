@@ -8,7 +8,7 @@ from starlette.routing import Route
 
 from antiphon.errors import RequestError
 from antiphon.runs.engine import Engine
-from antiphon.transport.body import read_object
+from antiphon.transport.body import principal_of, read_object
 from antiphon.transport.replies import Json
 
 
@@ -27,6 +27,6 @@ class SteerApi:
             field = min(extra)[:80]
             raise RequestError(f"A steer has no field {field!r}.", code="invalid_input", param=field)
         response_id = request.path_params["response_id"]
-        run, steer = await self._engine.steering.steer(response_id, given.get("input"), request.state.principal)
-        target = {"id": steer.id, "previous_response_id": run.id}
-        return Json({"object": "response.steer", "steer": target, "successor": run.successor_id})
+        taken = await self._engine.reach.steer(response_id, given.get("input"), principal_of(request))
+        target = {"id": taken.steer_id, "previous_response_id": response_id}
+        return Json({"object": "response.steer", "steer": target, "successor": taken.successor_id})

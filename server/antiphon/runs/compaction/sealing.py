@@ -25,8 +25,8 @@ _MIN_KEY_CHARACTERS = 32
 class Sealer:
     """Seals with AES-256-GCM, bound to the tenant. A blob holds all that is needed to go on from it.
 
-    key: any text of at least 32 characters, the same on every machine; None: the file at `path`, made by the first
-    `load`, whose caller holds the data folder's lock.
+    key: any text of at least 32 characters, the same on every machine; None: the one given to `load`, else the
+    file at `path`, made by the first `load`, whose caller holds the data folder's lock.
     """
 
     def __init__(self, key: str | None, path: Path) -> None:
@@ -34,8 +34,10 @@ class Sealer:
         self._path = path
         self._cipher: AESGCM | None = None
 
-    def load(self) -> None:
-        """Get the key ready. Blocks on the file system. Raises StartupError."""
+    def load(self, shared: str | None = None) -> None:
+        """Get the key ready. shared: the one of all nodes. Blocks on the file system. Raises StartupError."""
+        if self._text is None:
+            self._text = shared
         text = self._text if self._text is not None else self._read_or_make()
         if len(text) < _MIN_KEY_CHARACTERS:
             raise StartupError(

@@ -26,18 +26,18 @@ from antiphon.core.participants import Participant, Presence
 from antiphon.core.principal import Principal
 from antiphon.core.run_state import State
 from antiphon.errors import AntiphonError, StorageError
-from antiphon.journal.sqlite import SqliteJournal
+from antiphon.journal.contract import Journal
 from antiphon.ops.registry import RunRegistry
 from antiphon.ports import Clock
 from antiphon.runs.directory import RunDirectory
 from antiphon.runs.held.attendance import Attendance, shown_calls
-from antiphon.runs.held.claims import HeldClaims, calls_of, check_role, refuse_suspended
+from antiphon.runs.held.claims import HeldClaims, calls_of, check_role, refuse_held_back, refuse_suspended
 from antiphon.runs.run import Run
 from antiphon.settings import Settings
 from antiphon.store import held_results
 from antiphon.store.held_results import Committed
 from antiphon.store.responses import ResponseReader
-from antiphon.store.writer import SqliteWriter
+from antiphon.store.writing import Writer
 
 log = structlog.get_logger(__name__)
 
@@ -61,9 +61,9 @@ class HeldRuns:
         self,
         registry: RunRegistry,
         directory: RunDirectory,
-        journal: SqliteJournal,
+        journal: Journal,
         reader: ResponseReader,
-        writer: SqliteWriter,
+        writer: Writer,
         clock: Clock,
         settings: Settings,
     ) -> None:
@@ -75,7 +75,8 @@ class HeldRuns:
         self._clock = clock
         self._grace_s = settings.store.grace_s
         self._attendance = Attendance(registry, clock)
-        self.claims = HeldClaims(directory, journal, writer, clock, self._claims_changed)
+        lease_s = settings.timeouts.claim_lease_s
+        self.claims = HeldClaims(directory, journal, writer, clock, lease_s, self._claims_changed)
         self._timers: dict[str, asyncio.TimerHandle] = {}
         self._lonely: dict[str, asyncio.TimerHandle] = {}
         self._complete: dict[str, asyncio.Event] = {}
@@ -214,6 +215,7 @@ class HeldRuns:
     async def _answer(self, run: Run, answers: list[GivenAnswer], sender: Sender) -> bool:
         """Whether it was a repeat. Raises RequestError, StorageError, Draining."""
         refuse_suspended(run)
+        refuse_held_back(self._journal, run)
         while True:
             new = calls_of(run).check(answers, sender, self._clock.now())
             if not new:

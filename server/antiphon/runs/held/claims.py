@@ -6,30 +6,33 @@ from collections.abc import Callable
 
 from antiphon.core.held_calls import Claim, HeldCalls, Sender, run_is_over
 from antiphon.core.principal import Principal
-from antiphon.errors import Draining, RequestError
-from antiphon.journal.sqlite import SqliteJournal
+from antiphon.errors import BusError, Draining, RequestError
+from antiphon.journal.contract import Journal
 from antiphon.ports import Clock
 from antiphon.runs.directory import RunDirectory
 from antiphon.runs.run import Run
 from antiphon.store import held_results
-from antiphon.store.writer import SqliteWriter
+from antiphon.store.writing import Writer
 
 
 class HeldClaims:
-    """Claims on the held calls of all live runs. changed: called after each change."""
+    """Claims on the held calls of all live runs. lease_s: of a claim that names none. changed: called after each
+    change."""
 
     def __init__(
         self,
         directory: RunDirectory,
-        journal: SqliteJournal,
-        writer: SqliteWriter,
+        journal: Journal,
+        writer: Writer,
         clock: Clock,
+        lease_s: float,
         changed: Callable[[Run], None],
     ) -> None:
         self._directory = directory
         self._journal = journal
         self._writer = writer
         self._clock = clock
+        self._lease_s = lease_s
         self._changed = changed
 
     async def claim(
@@ -39,26 +42,35 @@ class HeldClaims:
         sender: Sender,
         principal: Principal,
         *,
-        lease_s: float,
+        lease_ms: int | None = None,
         fence: int | None = None,
     ) -> Claim:
-        """Take a call for a while.
+        """Take a call for a while. lease_ms: None for the default.
 
         Raises RequestError as `HeldCalls.claim` does, `response_not_found` and `forbidden`; StorageError
         and Draining.
         """
         run, held = await self._claimable(response_id, principal)
         eligible = self._is_asked(run, held, call_id, sender)
-        claim = held.claim(call_id, sender, lease_s, self._clock.now(), eligible=eligible, fence=fence)
+        claim = held.claim(
+            call_id, sender, self._lease(lease_ms), self._clock.now(), eligible=eligible, fence=fence
+        )
         await self._keep(run, call_id, claim)
         return claim
 
     async def renew(
-        self, response_id: str, call_id: str, sender: Sender, principal: Principal, *, lease_s: float, fence: int
+        self,
+        response_id: str,
+        call_id: str,
+        sender: Sender,
+        principal: Principal,
+        *,
+        fence: int,
+        lease_ms: int | None = None,
     ) -> Claim:
         """Go on with a claim. Raises as `claim`."""
         run, held = await self._claimable(response_id, principal)
-        claim = held.renew(call_id, sender, fence, lease_s, self._clock.now())
+        claim = held.renew(call_id, sender, fence, self._lease(lease_ms), self._clock.now())
         await self._keep(run, call_id, claim)
         return claim
 
@@ -68,6 +80,9 @@ class HeldClaims:
         """Give a call back, undone. Raises as `claim`."""
         run, held = await self._claimable(response_id, principal)
         await self._keep(run, call_id, held.release(call_id, sender, fence))
+
+    def _lease(self, lease_ms: int | None) -> float:
+        return self._lease_s if lease_ms is None else lease_ms / 1000
 
     async def _keep(self, run: Run, call_id: str, claim: Claim) -> None:
         """Fences rise over restarts too, and a lease outlives them. Raises StorageError; then ask again."""
@@ -84,6 +99,7 @@ class HeldClaims:
         if run is None:
             raise run_is_over()
         refuse_suspended(run)
+        refuse_held_back(self._journal, run)
         return run, calls_of(run)
 
     def _is_asked(self, run: Run, held: HeldCalls, call_id: str, sender: Sender) -> bool:
@@ -102,6 +118,15 @@ def calls_of(run: Run) -> HeldCalls:
     if run.phase != "streaming" or run.stop is not None:
         held.close()
     return held
+
+
+def refuse_held_back(journal: Journal, run: Run) -> None:
+    """Raises BusError while this node cannot say whether the run is still its own: nobody waits for that."""
+    if journal.holds_back(run.log):
+        raise BusError(
+            "This node cannot reach the others and does not know whether it still has the run; try again.",
+            headers={"retry-after": "2"},
+        )
 
 
 def refuse_suspended(run: Run) -> None:

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Sequence
+from collections.abc import Awaitable, Callable, Sequence
+from functools import partial
 from typing import Any
 
 import orjson
@@ -13,7 +14,7 @@ from antiphon.core.assembly.outcome import Outcome, failed
 from antiphon.core.history import OpenCall, Turn, finished_output
 from antiphon.core.run_state import State
 from antiphon.errors import StorageError
-from antiphon.journal.sqlite import SqliteJournal
+from antiphon.journal.contract import Journal
 from antiphon.ops.registry import RunRegistry
 from antiphon.ports import Clock
 from antiphon.runs.run import Run
@@ -28,7 +29,7 @@ _RETRY_S = (0.1, 0.3, 1.0, 3.0)
 class RunEnder:
     """Ends runs."""
 
-    def __init__(self, journal: SqliteJournal, registry: RunRegistry, clock: Clock, settings: Settings) -> None:
+    def __init__(self, journal: Journal, registry: RunRegistry, clock: Clock, settings: Settings) -> None:
         self._journal = journal
         self._registry = registry
         self._clock = clock
@@ -44,7 +45,7 @@ class RunEnder:
         self._retry_s = 0.0
 
     async def end(self, run: Run, outcome: Outcome) -> None:
-        """Give the run its one terminal event. Never raises for a store that is away."""
+        """Give the run its one terminal event. Never raises for a store that is away. Raises RunLost."""
         run.phase = "ending"
         first = run.log.head + 1
         left = run.assembler.take()
@@ -65,16 +66,18 @@ class RunEnder:
         successor = self.before_end(run, outcome, open_calls)
         if run.stored:
             ending = self._ending(run, outcome, terminal, number, output, open_calls, now, successor)
-            verdict = await self._decide(ending, run)
+            verdict = await self._decide(run, partial(self._journal.end, run.log, ending))
             if verdict is None:
-                run.durable_end, successor = False, None
-                outcome = failed("storage_unavailable", "The result could not be stored.")
-                run.assembler.next_number = number
-                terminal = run.assembler.terminal(outcome)
-                self._journal.close(run.log)
+                successor, outcome = None, failed("storage_unavailable", "The result could not be stored.")
+                terminal = self._again(run, outcome, number)
+                undecided = self._ending(run, outcome, terminal, number, b"", (), now, None)
+                run.durable_end = await self._journal.end_undecided(run.log, undecided)
             elif verdict.terminal_event is not None and verdict.terminal_event != terminal:
                 log.warning("run_decided_elsewhere", response_id=run.id)
                 terminal = verdict.terminal_event
+        elif await self._decide(run, partial(self._journal.end_unstored, run.log, terminal)) is None:
+            successor, outcome = None, failed("storage_unavailable", "The end could not be stored.")
+            terminal = self._again(run, outcome, number)
         self._show(run, outcome, terminal, output, open_calls, successor)
 
     def _show(
@@ -177,14 +180,22 @@ class RunEnder:
             following=run.following,
         )
 
-    async def _decide(self, ending: Ending, run: Run) -> Verdict | None:
-        """The guarded write, tried again while the store is away; None when patience ran out."""
+    def _again(self, run: Run, outcome: Outcome, number: int) -> bytes:
+        """Another terminal event in the place of the one that could not be written."""
+        run.assembler.next_number = number
+        return run.assembler.terminal(outcome)
+
+    async def _decide(self, run: Run, write: Callable[[float], Awaitable[Verdict]]) -> Verdict | None:
+        """The guarded write, tried again while the store is away; None when patience ran out. Raises RunLost.
+
+        write: takes how many seconds to wait for earlier events.
+        """
         started = self._clock.monotonic()
         attempt = 0
         while True:
             deadline = started + self._retry_s  # shorter when the server is told to stop meanwhile
             try:
-                verdict = await self._journal.end(run.log, ending, min(deadline - self._clock.monotonic(), 3.0))
+                verdict = await write(min(deadline - self._clock.monotonic(), 3.0))
                 # Lost to an owner that has not decided yet: ours must not be shown.
                 return verdict if verdict.won or verdict.terminal_event is not None else None
             except StorageError as error:

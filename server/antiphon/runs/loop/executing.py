@@ -41,18 +41,17 @@ async def make_calls(parts: LoopParts, run: Run, results: dict[str, CallResult])
             calls.append(ToolCall(item.call_id, tool, item.arguments))
     if calls:
         results |= await _make(parts, run, calls)
-    events_from = assembler.next_number
     events = assembler.complete_calls(results)
     if run.holds:
         ask(parts, run)
-    if events:
-        parts.journal.append(run.log, events, events_from)
+    append(parts, run, events)
 
 
 async def _make(parts: LoopParts, run: Run, calls: list[ToolCall]) -> Mapping[str, CallResult]:
     registry, state = parts.registry, run.state
     if run.stored and any(call.tool.spec.side_effects for call in calls):
         await parts.journal.flush(run.log)
+    await parts.journal.may_act(run.log)
     names = {call.call_id: call.tool.spec.name for call in calls}
     running = dict(names)
     for call_id, name in names.items():

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Callable
 
 import structlog
 
@@ -10,6 +11,7 @@ from antiphon.core.assembly.outcome import Outcome, failed, stopped
 from antiphon.core.rounds import MAX_TOOL_ROUNDS
 from antiphon.core.steering import STEERED
 from antiphon.errors import StorageError, UpstreamError
+from antiphon.journal.contract import RunLost
 from antiphon.runs.loop import steps
 from antiphon.runs.loop.parts import LoopParts
 from antiphon.runs.run import Run
@@ -26,35 +28,58 @@ class RunLoop:
 
     def __init__(self, parts: LoopParts) -> None:
         self._parts = parts
+        self.on_suspended: Callable[[Run], None] = lambda run: run.left.set()
+        """Called when all of a run is stored for the process that goes on with it."""
 
     async def run(self, run: Run) -> None:
-        """Execute the run to its terminal event, whatever happens on the way."""
+        """Execute the run to its terminal event, whatever happens on the way.
+
+        Unless another node goes on with it: because it was handed over, or because it was taken.
+        """
         run.executing = True
+        try:
+            outcome = await self._outcome(run)
+            if outcome is None:
+                await self._suspend(run)
+            else:
+                await self._finish(run, outcome)
+        except RunLost:
+            self._parts.held.close(run)
+            log.warning("run_lost", response_id=run.id)
+        await self._let_go(run)
+
+    async def _outcome(self, run: Run) -> Outcome | None:
+        """How the run ends; None where another process goes on with it. Raises RunLost."""
         try:
             if run.stop is not None:
                 raise asyncio.CancelledError
             self._start(run)
-            outcome = await self._execute(run)
+            return await self._execute(run)
         except asyncio.CancelledError:
+            if run.lost:
+                raise RunLost(run.id) from None
             if run.suspended:
-                await self._suspend(run)
-                await self._let_go(run)
-                return
-            outcome = run.stop or stopped()
+                return None
+            return run.stop or stopped()
         except UpstreamError as error:
-            outcome = _upstream_failure(error)
+            return _upstream_failure(error)
+        except RunLost:
+            raise
         except StorageError:
             log.exception("run_storage_failed", response_id=run.id)
-            outcome = failed("storage_unavailable", "The run could not be stored.", http_status=503)
+            return failed("storage_unavailable", "The run could not be stored.", http_status=503)
         except Exception:
             log.exception("run_crashed", response_id=run.id)
-            outcome = failed("server_error", "The run failed inside the server.")
+            return failed("server_error", "The run failed inside the server.")
+
+    async def _finish(self, run: Run, outcome: Outcome) -> None:
         try:
             await steps.finish(self._parts, run, outcome)
+        except RunLost:
+            raise
         except Exception:
             log.exception("run_end_crashed", response_id=run.id)
             await self._parts.ender.end(run, failed("server_error", "The run failed inside the server."))
-        await self._let_go(run)
 
     async def _let_go(self, run: Run) -> None:
         """Give back what the run had open: the connection of its last model call, its tools."""
@@ -63,13 +88,14 @@ class RunLoop:
             await run.loop.opened.aclose()
 
     async def _suspend(self, run: Run) -> None:
+        waiting, run.suspended = run.suspended, True
         try:
-            await steps.suspend(self._parts, run)
+            await steps.suspend(self._parts, run, waiting=waiting)
         except StorageError:
-            # What was stored when the wait began still leads on, in a new epoch.
+            # What was stored when the wait or the round began still leads on, in a new epoch.
             log.warning("suspend_failed", response_id=run.id)
-        run.left.set()
         log.info("run_suspended", response_id=run.id)
+        self.on_suspended(run)
 
     def _start(self, run: Run) -> None:
         if run.create.origin == "background" and run.log.head == _QUEUED_HEAD:
@@ -79,13 +105,18 @@ class RunLoop:
         if run.state.state == "queued":
             self._parts.registry.change(run.state, "running", event="run.started", step=1, head=run.log.head)
 
-    async def _execute(self, run: Run) -> Outcome:
+    def _may_leave(self, run: Run) -> bool:
+        """Whether another node should go on, now that the run is between two rounds."""
+        between = run.loop.round > 0 and not run.loop.waiting
+        return self._parts.leaving.wanted and between and run.stored and run.resumable
+
+    async def _execute(self, run: Run) -> Outcome | None:
         parts, loop = self._parts, run.loop
         await steps.open_tools(parts, run)
         if run.request.wants_compaction:
             return await steps.compact(parts, run) or Outcome("completed")
         await steps.run_approved(parts, run)
-        while True:
+        while not self._may_leave(run):
             if loop.waiting:
                 outcome, step = Outcome("completed"), "client_action"
             else:
@@ -105,6 +136,7 @@ class RunLoop:
             steps.finish_round(parts, run)
             if run.steers.waiting:
                 return STEERED
+        return None
 
 
 def _upstream_failure(error: UpstreamError) -> Outcome:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from antiphon.journal.sqlite import SqliteJournal
+from antiphon.journal.contract import Journal
 from antiphon.ops.registry import RunRegistry
 from antiphon.ports import Toolbox
 from antiphon.runs.compaction.compactor import Compactor
@@ -14,11 +14,18 @@ from antiphon.settings import LoopSettings
 from antiphon.settings_tools import ToolsSettings
 
 
+@dataclass(slots=True)
+class Leaving:
+    """Whether this node goes away and another one can go on: runs stop at the end of their round."""
+
+    wanted: bool = False
+
+
 @dataclass(frozen=True, slots=True)
 class LoopParts:
     """Everything a step needs beside its run."""
 
-    journal: SqliteJournal
+    journal: Journal
     registry: RunRegistry
     toolbox: Toolbox
     held: HeldRuns
@@ -26,3 +33,4 @@ class LoopParts:
     ender: RunEnder
     loop: LoopSettings
     tools: ToolsSettings
+    leaving: Leaving

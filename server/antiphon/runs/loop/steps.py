@@ -155,6 +155,7 @@ async def infer(parts: LoopParts, run: Run) -> Outcome:
     """
     loop = run.loop
     await let_finish(run)
+    await parts.journal.may_act(run.log)
     loop.round += 1
     loop.asked.clear()
     data = {"step": loop.round, "model": run.model.name}
@@ -206,6 +207,8 @@ async def _consume(parts: LoopParts, run: Run, stream: AsyncIterator[Sequence[by
             return assembler.outcome
         if run.steers.waiting and run.steerable_now:
             return STEERED
+        if journal.holds_back(run_log):
+            await journal.may_act(run_log)  # nobody sees what comes: it must not pile up either
     return failed("upstream_error", "The upstream ended the stream without saying how.", http_status=502)
 
 
@@ -282,12 +285,14 @@ async def finish(parts: LoopParts, run: Run, outcome: Outcome) -> None:
     await parts.ender.end(run, replace(outcome, usage=run.loop.usage))
 
 
-async def suspend(parts: LoopParts, run: Run) -> None:
-    """The server stops in order while the run waits for its clients: the next process goes on with it."""
+async def suspend(parts: LoopParts, run: Run, *, waiting: bool) -> None:
+    """This process stops in order while the run waits for its clients, or between two rounds: another one goes on.
+
+    Raises StorageError, RunLost.
+    """
     parts.held.close(run)
-    parts.journal.checkpoint(run.log, checkpoint(parts, run, waiting=True, clean=True))
-    await parts.journal.flush(run.log)
-    parts.journal.close(run.log)
+    parts.journal.checkpoint(run.log, checkpoint(parts, run, waiting=waiting, clean=True))
+    await parts.journal.release(run.log)
 
 
 def checkpoint(parts: LoopParts, run: Run, *, waiting: bool, clean: bool = False) -> bytes | None:

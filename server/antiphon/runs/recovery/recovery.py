@@ -1,13 +1,10 @@
-"""After a start: what the last process left behind is gone on with or ended truthfully (DESIGN "A node dies").
+"""Runs whose owner is gone are gone on with or ended truthfully (DESIGN "A node dies").
 
-Nobody runs those runs any more. Each gets a higher fence; in relaxed mode a new epoch, because events may have
-been shown that never became durable; then it goes on where that loses nothing, or ends with `response.failed` and
-code `server_lost`.
+Each has got a higher fence. In relaxed mode it gets a new epoch too, because events may have been shown that never
+became durable; then it goes on where that loses nothing, or ends with `response.failed` and code `server_lost`.
 """
 
 from __future__ import annotations
-
-from typing import Any
 
 import orjson
 import structlog
@@ -15,134 +12,191 @@ import structlog
 from antiphon.core.assembly.wire import encode
 from antiphon.core.cursor import Epochs
 from antiphon.core.projection import project
+from antiphon.core.run_state import RunState
 from antiphon.errors import AntiphonError, StorageError
+from antiphon.journal.contract import Journal, LiveRun
+from antiphon.journal.log import RunLog
 from antiphon.ports import Clock, Ids
-from antiphon.runs.recovery.resuming import REVISIONS, Resumer
-from antiphon.runs.steering.following import Successors
-from antiphon.settings import JournalSettings
+from antiphon.runs.recovery.resuming import Kept, Resumer, next_state
+from antiphon.settings import Settings
 from antiphon.store import records
 from antiphon.store.records import Ending
 from antiphon.store.responses import ResponseReader, StoredResponse
-from antiphon.store.writer import SqliteWriter
+from antiphon.store.writing import Writer
 from antiphon_protocol.codes import CODES
 
 log = structlog.get_logger(__name__)
 
 _PAGE_BYTES = 1024 * 1024
+_WITHIN_S = 5.0
 _MESSAGE = "The server that owned the run went away before it ended."
 
 
 class Recovery:
-    """Takes over the runs of a dead process."""
+    """Goes on with runs, or ends them."""
 
     def __init__(
         self,
+        journal: Journal,
         reader: ResponseReader,
-        writer: SqliteWriter,
+        writer: Writer,
         resumer: Resumer,
-        successors: Successors,
-        settings: JournalSettings,
+        settings: Settings,
         clock: Clock,
         ids: Ids,
     ) -> None:
-        self._resumer = resumer
-        self._successors = successors
+        self._journal = journal
         self._reader = reader
         self._writer = writer
-        self._settings = settings
+        self._resumer = resumer
+        self._strict = settings.journal.mode == "strict"
+        self._kept_s = {True: settings.journal.retention_s, False: settings.store.grace_s}
         self._clock = clock
         self._ids = ids
 
-    async def recover(self) -> int:
-        """Go on with every run left behind, or end it; gives how many are lost. Raises StorageError.
+    async def go_on(self, run: LiveRun, mirror: RunLog | None, state: RunState | None) -> RunState | None:
+        """Go on with a run that `Journal.adopt` gave; None if it goes on, else the state it ended in.
 
-        Successors that were announced and never begun begin now.
+        mirror, state: what followers on this node have of it. Raises StorageError; then it can be tried again.
         """
-        for row in await self._reader.terminal_without_event():
-            await self._append_decided(row)
-        lost = 0
-        for row in await self._reader.unfinished():
-            try:
-                lost += not await self._take_over(row)
-            except StorageError:
-                raise
-            except Exception:  # a row nobody can read must not keep the server from starting
-                log.exception("recovery_failed", response_id=row.id)
-                lost += 1
-        if lost:
-            log.warning("runs_lost", count=lost)
-        await self._successors.begin_again()
-        return lost
+        row = await self._reader.find(run.id) if run.stored else None
+        if row is not None and row.terminal_event is not None and row.terminal_number is not None:
+            await self._journal.conclude(run, row.terminal_event, row.terminal_number)
+            return next_state(row.run_state, state, epoch=run.epochs.current, head=row.terminal_number)
+        first, events = await self._events(run.id)
+        kept = None
+        if row is not None and first == 0:
+            kept = await self._resumer.resumable(row, run, len(events))
+        epochs = run.epochs
+        if not self._strict and not (kept is not None and kept.clean):
+            epochs = epochs.forked(self._ids.token(), first + len(events))
+        if row is not None and epochs is not run.epochs:
+            await self._writer.submit(records.put_epochs(run.id, encode_epochs(epochs)))
+        if mirror is not None:
+            _catch_up(mirror, first, events, epochs)
+        if (
+            row is not None
+            and kept is not None
+            and await self._resume(row, run, kept, events, epochs, mirror, state)
+        ):
+            return None
+        return await self._end_lost(run, row, first, events, epochs, mirror, state)
 
-    async def _append_decided(self, row: StoredResponse) -> None:
-        """The terminal was decided but its event is missing in the log: the stored bytes are appended."""
-        if row.terminal_number is None or row.terminal_event is None:
-            return
-        chunk = (row.id, row.terminal_number, row.terminal_number, row.terminal_event)
-        await self._writer.submit(records.append_chunks([chunk]))
+    async def _resume(
+        self,
+        row: StoredResponse,
+        run: LiveRun,
+        kept: Kept,
+        events: list[bytes],
+        epochs: Epochs,
+        mirror: RunLog | None,
+        state: RunState | None,
+    ) -> bool:
+        try:
+            await self._resumer.resume(row, run, kept, events, epochs, mirror, state)
+        except StorageError:
+            raise
+        except (AntiphonError, ValueError, TypeError, KeyError) as error:
+            log.warning("resume_failed", response_id=row.id, error=str(error))
+            return False
+        return True
 
-    async def _take_over(self, row: StoredResponse) -> bool:
-        """Whether the run goes on."""
-        events = await self._events(row.id)
-        kept = await self._resumer.resumable(row, len(events))
-        epochs = row.epochs
-        if self._settings.mode == "relaxed" and not (kept is not None and kept.clean):
-            epochs = epochs.forked(self._ids.token(), len(events))
-        encoded = _encode_epochs(epochs) if epochs is not row.epochs else None
-        fence = await self._writer.submit(records.take_over(row.id, encoded))
-        if kept is not None:
-            try:
-                await self._resumer.resume(row, kept, events, epochs, fence)
-                return True
-            except (AntiphonError, ValueError, TypeError, KeyError) as error:
-                log.warning("resume_failed", response_id=row.id, error=str(error))
-        await self._end_lost(row, events, epochs, fence)
-        return False
-
-    async def _end_lost(self, row: StoredResponse, events: list[bytes], epochs: Epochs, fence: int) -> None:
-        number = len(events)
+    async def _end_lost(
+        self,
+        run: LiveRun,
+        row: StoredResponse | None,
+        first: int,
+        events: list[bytes],
+        epochs: Epochs,
+        mirror: RunLog | None,
+        state: RunState | None,
+    ) -> RunState:
+        number = first + len(events)
         now = self._clock.now()
-        response = self._failed_response(row, events)
-        state = orjson.loads(row.run_state) | {
-            "state": "failed",
-            "epoch": epochs.current,
-            "head": number,
-            "updated_at": now,
-            "expires_at": now + self._settings.retention_s,
-            "terminal": {"status": "failed", "code": "server_lost", "by": None},
-        }
-        state["revision"] += REVISIONS
+        response = _failed_response(run.id, row, events if first == 0 else [])
         terminal = encode("response.failed", number, {"response": orjson.Fragment(response)})
-        ending = Ending(
-            id=row.id,
-            fence=fence,
-            status="failed",
-            ended_at=now,
-            context_output=b"",
-            open_calls=b"[]",
-            response=response,
-            run_state=orjson.dumps(state),
-            terminal_event=terminal,
-            terminal_number=number,
-            http_status=CODES["server_lost"].status,
+        ended = next_state(run.state, state, epoch=epochs.current, head=number)
+        ended.terminal = {"status": "failed", "code": "server_lost", "by": None}
+        ended.expires_at = now + self._kept_s[run.stored]
+        ended.pending_calls, ended.current_tool = [], None
+        ended.to("failed", now)
+        run_log = self._journal.open(
+            run.id, epochs, stored=run.stored, state=ended, head=number - 1, fence=run.fence, onto=mirror
         )
-        await self._writer.submit(records.end(ending, [(row.id, number, number, terminal)]))
+        try:
+            if row is not None:
+                ending = _ending(run, row, ended, now, response, terminal, number)
+                await self._journal.end(run_log, ending, _WITHIN_S)
+            else:
+                await self._journal.end_unstored(run_log, terminal, _WITHIN_S)
+        except BaseException:
+            self._journal.close(run_log)
+            raise
+        run_log.end(terminal, durable=True)
+        log.warning("run_lost", response_id=run.id)
+        return ended
 
-    async def _events(self, run_id: str) -> list[bytes]:
-        events: list[bytes] = []
+    async def _events(self, run_id: str) -> tuple[int, list[bytes]]:
+        """All of a log: number of the first event that is left, events."""
+        start, events = await self._journal.events(run_id, -1, _PAGE_BYTES)
         while True:
-            _, page = await self._reader.events(run_id, len(events) - 1, _PAGE_BYTES)
+            head = start + len(events) - 1
+            first, page = await self._journal.events(run_id, head, _PAGE_BYTES)
             if not page:
-                return events
+                return start, events
+            if first != head + 1:
+                start, events = first, []
             events.extend(page)
 
-    def _failed_response(self, row: StoredResponse, events: list[bytes]) -> bytes:
-        response: dict[str, Any] = orjson.loads(row.response)
-        response["status"] = "failed"
-        response["error"] = {"code": "server_lost", "message": _MESSAGE}
-        response["output"] = project(events)
-        return orjson.dumps(response)
+
+def _catch_up(mirror: RunLog, first: int, events: list[bytes], epochs: Epochs) -> None:
+    """Bring what followers here have to where the log ends, and into its new epoch."""
+    end = first + len(events)
+    if mirror.head < first - 1:
+        mirror.skip(first)
+    if mirror.head < end - 1:
+        mirror.relay(events[mirror.head + 1 - first :], mirror.head + 1)
+    mirror.fork(end, epochs)
 
 
-def _encode_epochs(epochs: Epochs) -> str:
+def _ending(
+    run: LiveRun,
+    row: StoredResponse,
+    state: RunState,
+    now: float,
+    response: bytes,
+    terminal: bytes,
+    number: int,
+) -> Ending:
+    return Ending(
+        id=row.id,
+        fence=run.fence,
+        status="failed",
+        ended_at=now,
+        context_output=b"",
+        open_calls=b"[]",
+        response=response,
+        run_state=orjson.dumps(state.row()),
+        terminal_event=terminal,
+        terminal_number=number,
+        http_status=CODES["server_lost"].status,
+    )
+
+
+def _failed_response(run_id: str, row: StoredResponse | None, events: list[bytes]) -> bytes:
+    """The response as it ends; without a row it is what the log began with."""
+    if row is not None:
+        response = orjson.loads(row.response)
+    elif events:
+        response = orjson.loads(events[0])["response"]
+    else:
+        response = {"id": run_id, "object": "response"}
+    response["status"] = "failed"
+    response["error"] = {"code": "server_lost", "message": _MESSAGE}
+    response["output"] = project(events)
+    return orjson.dumps(response)
+
+
+def encode_epochs(epochs: Epochs) -> str:
+    """As the row keeps them."""
     return orjson.dumps(epochs.entries).decode()

@@ -6,7 +6,7 @@ nothing of it lived in the dead process alone. Then the round that was cut is ma
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from contextlib import aclosing
 from dataclasses import dataclass, replace
 from typing import Any, cast
@@ -20,14 +20,16 @@ from antiphon.core.create_request import parse_create
 from antiphon.core.cursor import Epochs
 from antiphon.core.principal import Principal
 from antiphon.core.projection import project
-from antiphon.core.run_state import RunState
+from antiphon.core.run_state import TERMINAL, RunState
 from antiphon.core.steering import SteerBook
 from antiphon.errors import AntiphonError, RequestError, UpstreamError
+from antiphon.journal.contract import Journal, LiveRun
 from antiphon.journal.log import RunLog
-from antiphon.journal.sqlite import SqliteJournal
+from antiphon.ops.lifecycle import Told
 from antiphon.ops.registry import RunRegistry
 from antiphon.ports import ModelCall
 from antiphon.runs.directory import RunDirectory
+from antiphon.runs.elsewhere.remote_run import state_of
 from antiphon.runs.held.calls import HeldRuns
 from antiphon.runs.run import Create, Loop, Model, Run
 from antiphon.runs.start.opening import RunOpener
@@ -64,7 +66,7 @@ class Resumer:
         self,
         *,
         reader: ResponseReader,
-        journal: SqliteJournal,
+        journal: Journal,
         directory: RunDirectory,
         registry: RunRegistry,
         preparer: Preparer,
@@ -80,40 +82,63 @@ class Resumer:
         self._opener = opener
         self._held = held
         self._supervisor = supervisor
+        self.told: Callable[[str, str, int], Awaitable[Told]] = _nothing_told
+        """Asks the feed what it has of a run: (run id, tenant, fence)."""
+        self.on_resumed: Callable[[Run], None] = lambda run: None
+        """Called with a run that goes on here, when it can be found."""
 
-    async def resumable(self, row: StoredResponse, events: int) -> Kept | None:
+    async def resumable(self, row: StoredResponse, run: LiveRun, events: int) -> Kept | None:
         """What is needed to go on, None if nobody can. events: how many the log has. Raises StorageError."""
         stored = await self._reader.resumable(row.id)
-        if stored is None or not events:
+        if stored is None:
             return None
-        if stored.checkpoint is None:
+        head, payload = run.checkpoint or (stored.head, stored.checkpoint)
+        if payload is None:
             first_events = 2 if row.status == "in_progress" else 3
             untouched = events <= first_events and not orjson.loads(stored.request)["approved"]
-            return Kept(stored, None) if untouched and row.fence <= _MAX_TAKEOVERS else None
+            return Kept(stored, None) if untouched and run.fence <= _MAX_TAKEOVERS + 1 else None
         try:
-            checkpoint = read_checkpoint(stored.checkpoint)
+            checkpoint = read_checkpoint(payload)
         except (ValueError, TypeError):
             return None  # written by a release that knew more, or less
-        if stored.head != events - 1 or checkpoint.takeovers >= _MAX_TAKEOVERS:
+        if head != events - 1 or checkpoint.takeovers >= _MAX_TAKEOVERS:
             return None
         return Kept(stored, checkpoint)
 
     async def resume(
-        self, row: StoredResponse, kept: Kept, events: Sequence[bytes], epochs: Epochs, fence: int
+        self,
+        row: StoredResponse,
+        adopted: LiveRun,
+        kept: Kept,
+        events: Sequence[bytes],
+        epochs: Epochs,
+        mirror: RunLog | None,
+        mirrored: RunState | None,
     ) -> None:
-        """Bring the run back and execute it. Raises AntiphonError, ValueError where what was kept is no use."""
-        run_log = self._journal.open(row.id, epochs, stored=True, head=len(events) - 1)
+        """Bring the run back and execute it. Raises AntiphonError, ValueError where what was kept is no use.
+
+        mirror, mirrored: the log and the state that followers on this node have; they become the run's own.
+        """
+        head = len(events) - 1
+        state = next_state(adopted.state, mirrored, epoch=epochs.current, head=head)
+        run_log = self._journal.open(
+            row.id, epochs, stored=True, state=state, head=head, fence=adopted.fence, onto=mirror
+        )
         try:
-            run = await self._run(row, kept, events, run_log)
-            run.fence = fence
+            run = await self._run(row, kept, events, run_log, state)
+            run.fence = adopted.fence
+            if not events:
+                self._opener.begin(run)  # its owner died between the row and the log
             if kept.checkpoint is not None:
                 await self._restore(run, kept.checkpoint)
+            told = await self.told(run.id, run.principal.tenant, run.fence)
         except BaseException:
             self._journal.close(run_log)
             raise
         self._directory.add(run)
-        self._registry.start(run.state)
+        self._registry.adopt(state, told, run.fence)
         self._supervisor.launch(run)
+        self.on_resumed(run)
         self._supervisor.unheard(run)
         log.info("run_resumed", response_id=run.id, round=run.loop.round, waiting=run.loop.waiting)
 
@@ -132,7 +157,9 @@ class Resumer:
             self._held.close(run)
             raise
 
-    async def _run(self, row: StoredResponse, kept: Kept, events: Sequence[bytes], run_log: RunLog) -> Run:
+    async def _run(
+        self, row: StoredResponse, kept: Kept, events: Sequence[bytes], run_log: RunLog, state: RunState
+    ) -> Run:
         stored, checkpoint = kept.stored, kept.checkpoint
         known = orjson.loads(stored.request)
         raw = {**known["create"], "input": orjson.loads(b"[%b]" % row.input)}
@@ -145,7 +172,6 @@ class Resumer:
                 raise RequestError("The response before this one is gone.", code="previous_response_not_found")
         model = await self._model(create, principal)
         declared = self._preparer.sort(create, create.request.items(), model)
-        state = _state(row.run_state, run_log.head, run_log.epochs.current)
         run = Run(
             id=row.id,
             create=create,
@@ -205,11 +231,25 @@ class _Later:
         """Nothing is held."""
 
 
-def _state(stored: bytes, head: int, epoch: str) -> RunState:
+def next_state(stored: bytes, mirrored: RunState | None, *, epoch: str, head: int) -> RunState:
+    """The state a run begins its next life in. mirrored: the object that followers here have; it is used on."""
     row = orjson.loads(stored)
-    fields = {name: row[name] for name in RunState.__dataclass_fields__ if name in row}
-    fields |= {"state": "queued", "revision": row["revision"] + REVISIONS, "head": head, "epoch": epoch}
-    return RunState(**fields)
+    fresh = state_of(row)
+    if row["state"] not in TERMINAL:
+        fresh.state = "queued"
+        fresh.revision += REVISIONS
+        fresh.participants = []
+        fresh.stalled = False
+    fresh.head, fresh.epoch = head, epoch
+    if mirrored is None:
+        return fresh
+    for name in RunState.__dataclass_fields__:
+        setattr(mirrored, name, getattr(fresh, name))
+    return mirrored
+
+
+async def _nothing_told(run_id: str, tenant: str, fence: int) -> Told:
+    return Told(0, "")
 
 
 def _loop(checkpoint: Checkpoint) -> Loop:

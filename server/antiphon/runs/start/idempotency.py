@@ -11,7 +11,7 @@ import orjson
 
 from antiphon.core.principal import Principal
 from antiphon.errors import RequestError
-from antiphon.ports import Clock
+from antiphon.ports import Bus, Clock
 from antiphon.store.responses import ResponseReader
 
 KEEP_S = 86_400.0
@@ -29,6 +29,14 @@ def body_digest(raw: dict[str, Any]) -> bytes:
 
 
 @dataclass(frozen=True, slots=True)
+class KeyUse:
+    """A create that may be the first with its key. replaces: the response of an older record whose log is gone."""
+
+    digest: bytes
+    replaces: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
 class _Record:
     digest: bytes
     response_id: str
@@ -36,10 +44,11 @@ class _Record:
 
 
 class IdempotencyKeys:
-    """Records of this process, and behind them those of the store."""
+    """Records of this process, and behind them those of the store and, for unstored runs, of the bus."""
 
-    def __init__(self, reader: ResponseReader, clock: Clock) -> None:
+    def __init__(self, reader: ResponseReader, bus: Bus, clock: Clock) -> None:
         self._reader = reader
+        self._bus = bus
         self._clock = clock
         self._records: dict[Scope, _Record] = {}
         self._locks: dict[Scope, asyncio.Lock] = {}
@@ -58,16 +67,20 @@ class IdempotencyKeys:
             known: tuple[bytes, str] | None = (record.digest, record.response_id)
         else:
             known = await self._reader.idempotent(*scope, now)
-        if known is None:
+        return _same(known, digest) if known is not None else None
+
+    async def reserve(self, principal: Principal, key: str, digest: bytes, response_id: str) -> str | None:
+        """Before a run that is not stored begins: the run that another node began with this key, None if this one
+        is the first. Raises RequestError `idempotency_conflict`, BusError."""
+        if self._bus.alone:
             return None
-        if known[0] != digest:
-            raise RequestError(
-                "This idempotency key was used with another body.",
-                code="idempotency_conflict",
-                param="idempotency_key",
-                headers={"x-should-retry": "false"},
-            )
-        return known[1]
+        there = await self._bus.put_if_absent(_shared(principal, key), digest + response_id.encode(), KEEP_S)
+        return _same(_split(there), digest) if there is not None else None
+
+    async def give_back(self, principal: Principal, key: str, digest: bytes, response_id: str) -> None:
+        """What was reserved did not begin, or is gone. Raises BusError."""
+        if not self._bus.alone:
+            await self._bus.remove(_shared(principal, key), digest + response_id.encode())
 
     def record(self, principal: Principal, key: str, digest: bytes, response_id: str) -> float:
         """Remember a create; gives when the record expires, in Unix seconds."""
@@ -84,3 +97,24 @@ class IdempotencyKeys:
         now = self._clock.now()
         self._records = {scope: record for scope, record in self._records.items() if record.expires_at > now}
         self._locks = {scope: lock for scope, lock in self._locks.items() if lock.locked()}
+
+
+def _same(known: tuple[bytes, str], digest: bytes) -> str:
+    if known[0] != digest:
+        raise RequestError(
+            "This idempotency key was used with another body.",
+            code="idempotency_conflict",
+            param="idempotency_key",
+            headers={"x-should-retry": "false"},
+        )
+    return known[1]
+
+
+def _split(value: bytes) -> tuple[bytes, str]:
+    size = hashlib.sha256().digest_size
+    return value[:size], value[size:].decode()
+
+
+def _shared(principal: Principal, key: str) -> str:
+    scope = hashlib.sha256(orjson.dumps([principal.tenant, principal.id, key])).hexdigest()
+    return f"antiphon:v1:key:{{{scope}}}"

@@ -11,7 +11,7 @@ from antiphon.core.history import encode_history
 from antiphon.core.participants import Roster, identity
 from antiphon.core.principal import Principal
 from antiphon.core.run_state import RunState
-from antiphon.journal.sqlite import SqliteJournal
+from antiphon.journal.contract import Journal
 from antiphon.ports import Clock, Ids
 from antiphon.runs.run import Create, Loop, Run
 from antiphon.runs.start.preparing import Prepared
@@ -22,7 +22,7 @@ from antiphon.store.records import IdempotencyRecord, NewResponse
 class RunOpener:
     """Builds runs."""
 
-    def __init__(self, settings: Settings, journal: SqliteJournal, clock: Clock, ids: Ids) -> None:
+    def __init__(self, settings: Settings, journal: Journal, clock: Clock, ids: Ids) -> None:
         self._settings = settings
         self._journal = journal
         self._clock = clock
@@ -35,7 +35,6 @@ class RunOpener:
         parent = prepared.parent
         calls_first = bool(prepared.approvals) and not prepared.ends_in_calls
         epochs = Epochs.starting(self._ids.token())
-        run_log = self._journal.open(response_id, epochs, stored=request.stored)
         state = RunState(
             response_id=response_id,
             conversation_id=parent.conversation_id if parent else self._ids.mint("conv"),
@@ -50,6 +49,7 @@ class RunOpener:
             labels=request.antiphon.labels,
             visibility=request.antiphon.visibility,
         )
+        run_log = self._journal.open(response_id, epochs, stored=request.stored, state=state)
         run = Run(
             id=response_id,
             create=create,
@@ -70,9 +70,13 @@ class RunOpener:
             resumable=prepared.request is not None,
             roster=self.roster(create, principal),
         )
-        run_log.append(_first_events(run), 0)
-        state.head = run_log.head
+        self.begin(run)
         return run
+
+    def begin(self, run: Run) -> None:
+        """Append what every log begins with."""
+        self._journal.append(run.log, _first_events(run), 0)
+        run.state.head = run.log.head
 
     def assembler(self, response_id: str, created_at: int, create: Create) -> Assembler:
         """What writes the run's events."""

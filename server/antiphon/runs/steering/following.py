@@ -13,7 +13,7 @@ from antiphon.runs.run import Create, Run
 from antiphon.runs.service import RunService
 from antiphon.store import checkpoints
 from antiphon.store.responses import Following, ResponseReader
-from antiphon.store.writer import SqliteWriter
+from antiphon.store.writing import Writer
 
 log = structlog.get_logger(__name__)
 
@@ -21,7 +21,7 @@ log = structlog.get_logger(__name__)
 class Successors:
     """Successors that were announced and have no row yet."""
 
-    def __init__(self, reader: ResponseReader, writer: SqliteWriter, service: RunService) -> None:
+    def __init__(self, reader: ResponseReader, writer: Writer, service: RunService) -> None:
         self._reader = reader
         self._writer = writer
         self._service = service
@@ -30,9 +30,12 @@ class Successors:
         """Nothing follows this run any more. Raises StorageError."""
         await self._writer.submit(lambda connection: checkpoints.forget(connection, target))
 
-    async def begin_again(self) -> None:
-        """Start those that a dead process had announced and not begun. Raises StorageError."""
-        for following in await self._reader.following():
+    async def begin_again(self, ended_before: float | None = None) -> None:
+        """Start those that a dead process had announced and not begun. Raises StorageError.
+
+        ended_before: only those whose target ended before this time; its owner may be about to begin the others.
+        """
+        for following in await self._reader.following(ended_before):
             try:
                 await self._begin(following)
             except RequestError as error:

@@ -14,23 +14,21 @@ from antiphon.core.create_request import parse_create
 from antiphon.core.history import OpenCall
 from antiphon.core.principal import Principal
 from antiphon.core.run_state import TERMINAL, RunState
-from antiphon.core.steering import STEERED, Steer, SteerBook
+from antiphon.core.steering import STEERED, Steer, SteerBook, required_input
 from antiphon.errors import AntiphonError, Draining, RequestError, StorageError
-from antiphon.journal.sqlite import SqliteJournal
+from antiphon.journal.contract import Journal
 from antiphon.ops.registry import RunRegistry
 from antiphon.ports import Ids
 from antiphon.runs.directory import RunDirectory
 from antiphon.runs.loop.ending import RunEnder
-from antiphon.runs.run import Create, CreatorConnection, Run
+from antiphon.runs.run import Create, CreatorConnection, Followed, Run
 from antiphon.runs.service import RunService
 from antiphon.runs.steering.following import Successors, keep_successor
 from antiphon.runs.steering.pending import Pending, PendingSteers
+from antiphon.runs.steering.settled import SettledListener, SteerSettled, SteerTaken
 from antiphon.runs.supervisor import Supervisor
 
 log = structlog.get_logger(__name__)
-
-SettledListener = Callable[[Run, Steer, AntiphonError | None], None]
-"""Called once for a steer that did not simply become a successor: None says that it is pending."""
 
 
 class Steering:
@@ -42,7 +40,7 @@ class Steering:
         service: RunService,
         pending: PendingSteers,
         directory: RunDirectory,
-        journal: SqliteJournal,
+        journal: Journal,
         successors: Successors,
         supervisor: Supervisor,
         registry: RunRegistry,
@@ -73,17 +71,22 @@ class Steering:
         principal: Principal,
         connection: CreatorConnection | None = None,
         on_settled: SettledListener | None = None,
-    ) -> tuple[Run, Steer]:
+        *,
+        steer_id: str | None = None,
+    ) -> SteerTaken:
         """Take a steer for a live run and end the run at once if it is at a safe point.
 
-        connection: the socket it came over, None for HTTP. Raises RequestError with a code of PROTOCOL 7.3,
-        `forbidden`, Draining or StorageError; then the run goes on as if nothing had been said.
+        connection: the socket it came over, None for HTTP. steer_id: minted by the sender's node; taken once,
+        however often it is sent. Raises RequestError with a code of PROTOCOL 7.3, `forbidden`, Draining or
+        StorageError; then the run goes on as if nothing had been said.
         """
         run = self._directory.live(response_id, principal)
         if run is None or run.phase == "ended":
             raise await self._ended(response_id, principal, run)
+        if any(steer.id == steer_id for steer in run.steers):
+            return _taken(run, steer_id or "")
         self._admit(run, principal, connection)
-        steer = run.steers.add(self._ids.mint("steer"), principal.id, given)
+        steer = run.steers.add(steer_id or self._ids.mint("steer"), principal.id, given)
         if on_settled is not None:
             self._listeners[steer.id] = on_settled
         if run.successor_id is None:
@@ -94,7 +97,7 @@ class Steering:
             self._supervisor.stop(run, STEERED)
         elif run.only_waits:
             await self._keep(run, steer)
-        return run, steer
+        return _taken(run, steer.id)
 
     async def _keep(self, run: Run, steer: Steer) -> None:
         """What is said to a run that waits outlives this process, as the wait does. Raises StorageError."""
@@ -124,10 +127,7 @@ class Steering:
             status: str = run.outcome.status
         else:
             status = (await self._directory.stored(response_id, principal)).status
-        if status in ("completed", "incomplete"):
-            message = "The response has ended; send this in a create that continues it."
-            return RequestError(message, code="response_already_completed")
-        return RequestError(f"The response is {status} and takes no steering.", code="response_not_active")
+        return ended_for_steers(status)
 
     def _admit(self, run: Run, principal: Principal, connection: CreatorConnection | None) -> None:
         """The door, already now: what it would refuse later is refused while the run is still untouched."""
@@ -137,7 +137,8 @@ class Steering:
         if not principal.at_least("driver"):
             raise RequestError("This key may watch runs but not steer them.", code="forbidden")
         creator = run.create.connection
-        if creator is not None and creator is not connection and creator.open and not creator.said_hello:
+        own = creator is not None and connection is not None and creator.id == connection.id
+        if creator is not None and not own and creator.open and not creator.said_hello:
             raise RequestError(
                 "The client that started this run would not expect a successor; only it may steer.",
                 code="steering_not_supported",
@@ -188,10 +189,10 @@ class Steering:
             if (told := self._accepting.get(steer.id)) is not None:
                 await told.wait()  # nothing is said about a steer before it was accepted
             listener = self._listeners.pop(steer.id, None)
-            if listener is not None and steer.stage != "applied":
-                listener(run, steer, error)
+            if listener is not None:
+                listener(_settled(run, steer, error))
 
-    async def _succeed(self, run: Run, successor: asyncio.Future[Run | None]) -> AntiphonError | None:
+    async def _succeed(self, run: Run, successor: asyncio.Future[Followed | None]) -> AntiphonError | None:
         """Start the run that follows, through the one door; gives what stood in the way."""
         assert run.turn is not None
         memory = ConnectionMemory()
@@ -235,6 +236,24 @@ class Steering:
         for steer in changed:
             data = {"steer_id": steer.id, "by": steer.principal, "stage": steer.stage}
             self._registry.change(state, event="run.steered", data=data, steers=steers.rows())
+
+
+def ended_for_steers(status: str) -> RequestError:
+    """Why a response with this status takes no steer."""
+    if status in ("completed", "incomplete"):
+        message = "The response has ended; send this in a create that continues it."
+        return RequestError(message, code="response_already_completed")
+    return RequestError(f"The response is {status} and takes no steering.", code="response_not_active")
+
+
+def _taken(run: Run, steer_id: str) -> SteerTaken:
+    return SteerTaken(steer_id, run.id, run.log.shown, run.successor_id)
+
+
+def _settled(run: Run, steer: Steer, error: AntiphonError | None) -> SteerSettled:
+    calls = run.turn.open_calls if run.turn is not None and steer.stage == "pending" else ()
+    number = max(run.log.shown, 0)
+    return SteerSettled(steer.id, run.id, steer.stage, number, steer.given, error, required_input(calls))
 
 
 def _no_successor(why: str) -> AntiphonError:

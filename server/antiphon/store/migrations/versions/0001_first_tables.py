@@ -1,4 +1,6 @@
-"""The first tables: responses, journal, idempotency."""
+"""The first tables."""
+
+import secrets
 
 import sqlalchemy as sa
 from alembic import op
@@ -10,6 +12,49 @@ depends_on = None
 
 
 def upgrade() -> None:
+    _responses()
+    op.create_table(
+        "journal",
+        sa.Column("chunk", sa.BigInteger().with_variant(sa.Integer, "sqlite"), primary_key=True),
+        sa.Column("run_id", sa.Text, nullable=False),
+        sa.Column("first", sa.Integer, nullable=False),
+        sa.Column("last", sa.Integer, nullable=False),
+        sa.Column("payload", sa.LargeBinary, nullable=False),
+    )
+    op.create_index("journal_position", "journal", ["run_id", "first"], unique=True)
+    op.create_table(
+        "checkpoints",
+        sa.Column("run_id", sa.Text, primary_key=True),
+        sa.Column("head", sa.Integer, nullable=False),
+        sa.Column("payload", sa.LargeBinary, nullable=False),
+    )
+    op.create_table(
+        "idempotency",
+        sa.Column("tenant", sa.Text, primary_key=True),
+        sa.Column("principal", sa.Text, primary_key=True),
+        sa.Column("key", sa.Text, primary_key=True),
+        sa.Column("body_sha256", sa.LargeBinary, nullable=False),
+        sa.Column("response_id", sa.Text, nullable=False),
+        sa.Column("expires_at", sa.Float, nullable=False),
+    )
+    op.create_index("idempotency_response", "idempotency", ["response_id"])
+    op.create_index("idempotency_expiry", "idempotency", ["expires_at"])
+    op.create_table(
+        "items",
+        sa.Column("id", sa.Text, primary_key=True),
+        sa.Column("response_id", sa.Text, primary_key=True),
+        sa.Column("upstream_id", sa.Text),
+    )
+    _held_calls()
+    cluster = op.create_table(
+        "cluster",
+        sa.Column("name", sa.Text, primary_key=True),
+        sa.Column("value", sa.LargeBinary, nullable=False),
+    )
+    op.bulk_insert(cluster, [{"name": "database_id", "value": secrets.token_hex(16).encode()}])
+
+
+def _responses() -> None:
     op.create_table(
         "responses",
         sa.Column("id", sa.Text, primary_key=True),
@@ -34,29 +79,48 @@ def upgrade() -> None:
         sa.Column("http_status", sa.Integer),
         sa.Column("deleted", sa.Integer, nullable=False, server_default="0"),
         sa.Column("log_expired", sa.Integer, nullable=False, server_default="0"),
+        sa.Column("request", sa.LargeBinary),
+        sa.Column("compacted_context", sa.LargeBinary),
     )
-    op.create_index("responses_unfinished", "responses", ["id"], sqlite_where=sa.text("terminal_event IS NULL"))
-    op.create_index("responses_log_kept", "responses", ["ended_at"], sqlite_where=sa.text("log_expired = 0"))
+    for name, column, where in (
+        ("responses_unfinished", "id", sa.text("terminal_event IS NULL")),
+        ("responses_log_kept", "ended_at", sa.text("log_expired = 0")),
+    ):
+        op.create_index(name, "responses", [column], sqlite_where=where, postgresql_where=where)
+    op.create_index("responses_conversation", "responses", ["conversation_id", "created_at"])
+
+
+def _held_calls() -> None:
     op.create_table(
-        "journal",
-        sa.Column("chunk", sa.Integer, primary_key=True),
-        sa.Column("run_id", sa.Text, nullable=False),
-        sa.Column("first", sa.Integer, nullable=False),
-        sa.Column("last", sa.Integer, nullable=False),
-        sa.Column("payload", sa.LargeBinary, nullable=False),
+        "held_results",
+        sa.Column("run_id", sa.Text, primary_key=True),
+        sa.Column("call_id", sa.Text, primary_key=True),
+        sa.Column("item", sa.LargeBinary, nullable=False),
+        sa.Column("principal", sa.Text, nullable=False),
+        sa.Column("sender", sa.Text, nullable=False),
+        sa.Column("result_id", sa.Text),
+        sa.Column("answered_at", sa.Float, nullable=False),
     )
-    op.create_index("journal_position", "journal", ["run_id", "first"], unique=True)
     op.create_table(
-        "idempotency",
-        sa.Column("tenant", sa.Text, primary_key=True),
-        sa.Column("principal", sa.Text, primary_key=True),
-        sa.Column("key", sa.Text, primary_key=True),
-        sa.Column("body_sha256", sa.LargeBinary, nullable=False),
-        sa.Column("response_id", sa.Text, nullable=False),
+        "held_claims",
+        sa.Column("run_id", sa.Text, primary_key=True),
+        sa.Column("call_id", sa.Text, primary_key=True),
+        sa.Column("principal", sa.Text),
+        sa.Column("holder", sa.Text),
+        sa.Column("fence", sa.Integer, nullable=False),
         sa.Column("expires_at", sa.Float, nullable=False),
     )
 
 
 def downgrade() -> None:
-    for table in ("idempotency", "journal", "responses"):
+    for table in (
+        "cluster",
+        "held_claims",
+        "held_results",
+        "items",
+        "idempotency",
+        "checkpoints",
+        "journal",
+        "responses",
+    ):
         op.drop_table(table)

@@ -1,8 +1,9 @@
-"""The journal: what fails is tried again, nothing is lost or doubled, strict shows nothing that is not durable."""
+"""The journal on SQLite: what fails is tried again, nothing is lost or doubled, strict shows what is durable."""
 
 from __future__ import annotations
 
 import asyncio
+import json
 import sqlite3
 import threading
 from collections.abc import Callable
@@ -15,9 +16,10 @@ from antiphon.core.cursor import Epochs
 from antiphon.errors import StorageError
 from antiphon.journal.log import LogOrderError, RunLog
 from antiphon.journal.sqlite import SqliteJournal
-from antiphon.settings import JournalSettings
+from antiphon.settings_storage import JournalSettings
 from antiphon.store.writer import SqliteWriter
 from tests.http.calling import begin, follow, get, script, until
+from tests.journal.logs import run_state
 from tests.store.database import NO_EVENTS, Database, database, ending, execute, locked, new_response
 from tests.support.gap_checker import check_run
 from tests.support.server import running_server
@@ -32,7 +34,7 @@ def event(number: int) -> bytes:
 
 def opened(db: Database, run_id: str, **settings: Any) -> tuple[SqliteJournal, RunLog]:
     journal = SqliteJournal(db.writer, db.reader, JournalSettings(**settings))
-    run_log = journal.open(run_id, EPOCHS, stored=True)
+    run_log = journal.open(run_id, EPOCHS, stored=True, state=run_state(run_id))
     journal.begin(run_log, new_response(run_id), None)
     return journal, run_log
 
@@ -96,7 +98,7 @@ async def test_when_every_nth_write_fails_nothing_is_lost_doubled_or_out_of_orde
     runs = 4
     async with database(tmp_path) as db:
         journal = SqliteJournal(db.writer, db.reader, JournalSettings(flush_ms=1))
-        logs = [journal.open(f"resp_{i}", EPOCHS, stored=True) for i in range(runs)]
+        logs = [journal.open(f"resp_{i}", EPOCHS, stored=True, state=run_state(f"resp_{i}")) for i in range(runs)]
         for i, run_log in enumerate(logs):
             journal.begin(run_log, new_response(f"resp_{i}"), None)
         failed = fail_each(db.writer, lambda n: n % every == 0)
@@ -122,7 +124,7 @@ async def test_when_every_nth_write_fails_nothing_is_lost_doubled_or_out_of_orde
 async def test_a_write_that_fails_for_one_run_does_not_hold_up_the_others(tmp_path: Path) -> None:
     async with database(tmp_path) as db:
         journal, good = opened(db, "resp_good", flush_ms=1)
-        bad = journal.open("resp_bad", EPOCHS, stored=True)
+        bad = journal.open("resp_bad", EPOCHS, stored=True, state=run_state("resp_bad"))
         only_bad = NO_EVENTS.replace(
             "BEFORE INSERT ON journal", "BEFORE INSERT ON journal WHEN NEW.run_id = 'resp_bad'"
         )
@@ -257,8 +259,6 @@ async def test_in_strict_mode_a_get_says_no_more_than_the_log_shows() -> None:
 
 
 def _delta(event: bytes) -> str:
-    import json
-
     parsed = json.loads(event)
     return str(parsed["delta"]) if parsed["type"] == "response.output_text.delta" else ""
 

@@ -1,0 +1,1 @@
+"""How the server is deployed: containers, and the same without them."""

@@ -1,0 +1,153 @@
+"""What stands behind the ports: SQLite and this process alone, or PostgreSQL and Redis for several nodes."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Protocol
+
+from antiphon.bus.memory import memory_bus
+from antiphon.bus.redis.bus import RedisBus
+from antiphon.errors import StorageError
+from antiphon.journal.contract import Journal
+from antiphon.journal.redis.archive import Archive
+from antiphon.journal.redis.journal import RedisJournal
+from antiphon.journal.sqlite import SqliteJournal
+from antiphon.ops.feed_redis import RedisFeed
+from antiphon.ops.lifecycle import Lifecycle
+from antiphon.ops.registry import RunRegistry
+from antiphon.ports import Bus, Clock, Ids
+from antiphon.runs.compaction.sealing import Sealer
+from antiphon.runs.engine import Engine
+from antiphon.settings import Settings
+from antiphon.store import cluster
+from antiphon.store.opening import Store, open_store
+
+_PING_WITHIN_S = 2.0
+
+
+class Backends(Protocol):
+    """Opened before the engine recovers, closed after its last run has ended."""
+
+    store: Store
+    journal: Journal
+    bus: Bus
+
+    def connect(self, engine: Engine, lifecycle: Lifecycle, registry: RunRegistry) -> None:
+        """Tell the engine what only this kind of backend has."""
+        ...
+
+    async def open(self, sealer: Sealer) -> None:
+        """Connect, bring tables up to date, load the key that seals. Raises StartupError, StorageError."""
+        ...
+
+    async def flush(self) -> None:
+        """No run is left: write what waits."""
+        ...
+
+    async def close(self) -> None:
+        """Let go of files and connections."""
+        ...
+
+    def healthy(self) -> bool:
+        """Whether new runs could be kept and shown."""
+        ...
+
+
+def choose_backends(settings: Settings, clock: Clock, ids: Ids) -> Backends:
+    """Connects to nothing yet. Raises StartupError on a URL that cannot be read, or a pair that does not fit."""
+    settings.check_engines()
+    if settings.store_engine == "postgresql":
+        return SeveralNodes(settings, clock, ids)
+    return OneMachine(settings, clock, ids)
+
+
+class OneMachine:
+    """Nothing to install."""
+
+    def __init__(self, settings: Settings, clock: Clock, ids: Ids) -> None:
+        self.store = open_store(settings)
+        self.journal: Journal = SqliteJournal(self.store.writer, self.store.reader, settings.journal)
+        self.bus: Bus = memory_bus(ids.token(), clock)
+
+    def connect(self, engine: Engine, lifecycle: Lifecycle, registry: RunRegistry) -> None:
+        """There is nobody else."""
+
+    async def open(self, sealer: Sealer) -> None:
+        await self.store.prepare()
+        await asyncio.to_thread(sealer.load)
+        self.store.writer.start()
+        await self.bus.start()
+
+    async def flush(self) -> None:
+        await self.journal.aclose()
+
+    async def close(self) -> None:
+        await self.bus.stop()
+        await self.store.aclose()
+
+    def healthy(self) -> bool:
+        return self.journal.healthy
+
+
+class SeveralNodes:
+    """Redis carries what lives, PostgreSQL keeps what ended."""
+
+    def __init__(self, settings: Settings, clock: Clock, ids: Ids) -> None:
+        self._settings = settings
+        agree_on = {
+            "journal.mode": settings.journal.mode,
+            "journal.retention_s": f"{settings.journal.retention_s:g}",
+            "store.grace_s": f"{settings.store.grace_s:g}",
+        }
+        self.store = open_store(settings)
+        self._redis = RedisBus(settings.bus_url, settings.bus, clock, ids.token(), agree_on)
+        self.bus: Bus = self._redis
+        writer, reader = self.store.writer, self.store.reader
+        self._logs = RedisJournal(self._redis, writer, reader, settings, clock, ids)
+        self.journal: Journal = self._logs
+        self._archive = Archive(self._redis, writer, settings, clock)
+        self._logs.on_ended = self._archive.moved_soon
+        self._feed = RedisFeed(lambda: self._redis.commands, ids)
+
+    def connect(self, engine: Engine, lifecycle: Lifecycle, registry: RunRegistry) -> None:
+        lifecycle.observe(self._feed.publish)
+        self._feed.on_new_epoch = registry.tell_all
+        engine.adopter.told = engine.resumer.told = self._feed.take
+        engine.adopter.sweep_archive = self._sweep
+
+    async def open(self, sealer: Sealer) -> None:
+        await self.store.prepare()
+        writer = self.store.writer
+        writer.start()
+        shared = await cluster.seal_key(writer) if self._settings.seal_key is None else None
+        await asyncio.to_thread(sealer.load, shared)
+        self._redis.must_agree("store", await cluster.database_id(writer))
+        await self._redis.start()
+        self._logs.start()
+        self._archive.start()
+        self._feed.start()
+
+    async def flush(self) -> None:
+        await self.journal.aclose()
+        await self._archive.aclose()
+        await self._feed.aclose()
+
+    async def close(self) -> None:
+        await self._redis.stop()
+        await self.store.aclose()
+
+    def healthy(self) -> bool:
+        return self.journal.healthy and self._redis.healthy and self._redis.held
+
+    async def _sweep(self) -> None:
+        await self._archive.sweep()
+
+
+async def store_answers(store: Store) -> bool:
+    """Whether the database gives data within two seconds."""
+    try:
+        async with asyncio.timeout(_PING_WITHIN_S):
+            await store.reader.ping()
+    except (StorageError, TimeoutError):
+        return False
+    return True

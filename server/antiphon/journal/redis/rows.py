@@ -1,0 +1,65 @@
+"""The rows of runs that begin: written beside their logs, tried again while the store is away."""
+
+from __future__ import annotations
+
+import asyncio
+import random
+from collections.abc import Awaitable, Callable
+
+import structlog
+
+from antiphon.errors import StorageError
+from antiphon.journal.redis.live import Live
+from antiphon.store import records
+from antiphon.store.records import IdempotencyRecord, KeyTaken, NewResponse, RowTaken
+from antiphon.store.writing import Writer
+
+log = structlog.get_logger(__name__)
+
+_RETRY_S = (0.05, 0.2, 0.5, 1.0, 2.0)
+
+
+class RowKeeper:
+    """register: makes a run known as this node's. written: called with a run whose row is there. refused: the last
+    attempt for some row failed."""
+
+    def __init__(
+        self, writer: Writer, register: Callable[[Live], Awaitable[None]], written: Callable[[Live], None]
+    ) -> None:
+        self._writer = writer
+        self._register = register
+        self._written = written
+        self.refused = False
+
+    def begin(self, live: Live, row: NewResponse, key: IdempotencyRecord | None) -> None:
+        """Write a row. One that decides whose key it is comes first: a loser must leave nothing in the log."""
+        live.gated = key is not None
+        live.row = asyncio.get_running_loop().create_task(self._write(live, row, key), name=f"row {live.run_id}")
+        live.row.add_done_callback(lambda task: _done(live, task))
+
+    async def _write(self, live: Live, row: NewResponse, key: IdempotencyRecord | None) -> None:
+        """Raises KeyTaken or RowTaken, which do not pass."""
+        attempt = 0
+        while not live.over:
+            try:
+                if live.gated and not live.registered:
+                    await self._register(live)  # whoever finds this node dead finds a row without a log too
+                # Many rows make one transaction: the writer takes what was submitted together.
+                await asyncio.shield(self._writer.submit(records.begin(row, key)))
+                break
+            except (KeyTaken, RowTaken):
+                raise
+            except StorageError as error:
+                self.refused = True
+                log.warning("row_not_written", response_id=live.run_id, error=str(error.__cause__ or error))
+            await asyncio.sleep(_RETRY_S[min(attempt, len(_RETRY_S) - 1)] * random.uniform(0.5, 1.5))
+            attempt += 1
+        self.refused = False
+        live.gated = False
+        self._written(live)
+
+
+def _done(live: Live, task: asyncio.Task[None]) -> None:
+    live.wake()
+    if not task.cancelled():
+        task.exception()  # whoever waits for the row is told, if anybody does

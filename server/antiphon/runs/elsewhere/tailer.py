@@ -1,0 +1,184 @@
+"""Follows the log of another node's run: hints wake it, the journal is what it believes."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import random
+
+import orjson
+import structlog
+
+from antiphon.errors import StorageError
+from antiphon.journal.contract import Journal, LiveRun
+from antiphon.ops.registry import RunRegistry
+from antiphon.ports import Bus
+from antiphon.runs.elsewhere.remote_run import RemoteRun, extends, update
+from antiphon.store.responses import ResponseReader, StoredResponse
+
+log = structlog.get_logger(__name__)
+
+_PAGE_BYTES = 256 * 1024
+
+_LOOK_S = (1.0, 2.0)
+"""Hints may be lost: without any, the journal is looked at after a time between these."""
+
+
+class Tailer:
+    """Feeds one mirror, however many clients of this node follow it.
+
+    was_own: the log was written here until another node took the run; what that one does not know of is void.
+    """
+
+    def __init__(
+        self,
+        run: RemoteRun,
+        journal: Journal,
+        bus: Bus,
+        reader: ResponseReader,
+        registry: RunRegistry,
+        *,
+        was_own: bool = False,
+    ) -> None:
+        self.run = run
+        self._journal = journal
+        self._bus = bus
+        self._reader = reader
+        self._registry = registry
+        self._news = asyncio.Event()
+        self._reading = False
+        self._was_own = was_own
+        self._task: asyncio.Task[None] | None = None
+        self._channel = journal.hint_channel(run.id)
+
+    async def start(self) -> None:
+        """Hear hints, then be where the journal is. Raises BusError, StorageError."""
+        await self._bus.subscribe(self._channel, self._hinted)
+        try:
+            await self._sync()
+        except BaseException:
+            await self._bus.unsubscribe(self._channel, self._hinted)
+            raise
+        self._task = asyncio.get_running_loop().create_task(self._follow(), name=f"tail {self.run.id}")
+
+    def start_late(self) -> None:
+        """As `start`, but in its own time, tried until it works."""
+        self._task = asyncio.get_running_loop().create_task(self._begin(), name=f"tail {self.run.id}")
+
+    async def _begin(self) -> None:
+        while True:
+            try:
+                await self._bus.subscribe(self._channel, self._hinted)
+                break
+            except StorageError:
+                await asyncio.sleep(random.uniform(*_LOOK_S))
+        self._news.set()
+        await self._follow()
+
+    async def stop(self) -> None:
+        if self._task is not None:
+            self._task.cancel()
+            await asyncio.wait([self._task])
+            self._task = None
+        with contextlib.suppress(StorageError):
+            await self._bus.unsubscribe(self._channel, self._hinted)
+
+    def look(self) -> None:
+        """Something may have been missed."""
+        self._news.set()
+
+    def _hinted(self, payload: bytes) -> None:
+        run_log = self.run.log
+        hint = self._journal.read_hint(payload)
+        if hint.events and not self._reading and hint.first == run_log.head + 1 and not run_log.ended:
+            if not hint.more:
+                run_log.relay(hint.events, hint.first)
+                return
+        if hint.more or hint.last > run_log.head:
+            self._news.set()
+
+    async def _follow(self) -> None:
+        while not self.run.log.ended:
+            with contextlib.suppress(TimeoutError):
+                async with asyncio.timeout(random.uniform(*_LOOK_S)):
+                    await self._news.wait()
+            self._news.clear()
+            try:
+                await self._sync()
+            except StorageError as error:
+                log.warning("tail_failed", response_id=self.run.id, error=str(error))
+                await asyncio.sleep(random.uniform(0.1, 0.5))
+                self._news.set()
+            except Exception:
+                log.exception("tail_crashed", response_id=self.run.id)
+
+    async def _sync(self) -> None:
+        """Bring the mirror to where the journal is."""
+        self._reading = True
+        try:
+            live = await self._journal.find(self.run.id)
+            if live is None:
+                await self._from_store()
+            else:
+                await self._from_journal(live)
+        finally:
+            self._reading = False
+
+    async def _from_journal(self, live: LiveRun) -> None:
+        run_log = self.run.log
+        if self._was_own and run_log.head > live.head:
+            run_log.fork(live.head + 1, run_log.epochs)
+        self._was_own = False
+        if live.epochs.entries != run_log.epochs.entries:
+            fork = extends(run_log.epochs, live.epochs)
+            # A list that was replaced belongs to a log that its living owner wrote again: the events are the same.
+            run_log.fork(fork if fork is not None else run_log.head + 1, live.epochs)
+        self.run.first = live.first
+        row = orjson.loads(live.state)
+        news = update(self.run.state, row) or self.run.state.epoch != live.epochs.current
+        self.run.state.epoch = live.epochs.current
+        self.run.owner = live.owner
+        # The state is known before the events it belongs to; that the run is over is told after its last event.
+        if news and not live.ended:
+            self._registry.tell(self.run.state)
+        await self._read_on(live.head, ended=live.ended)
+        if news and live.ended:
+            self._registry.tell(self.run.state)
+
+    async def _read_on(self, head: int, *, ended: bool) -> None:
+        run_log = self.run.log
+        while run_log.head < head:
+            first, events = await self._journal.events(self.run.id, run_log.head, _PAGE_BYTES)
+            if not events:
+                return  # it moved meanwhile; looked at again
+            if first > run_log.head + 1:
+                run_log.skip(first)
+            # What was written since the head was read waits for the next look, which knows whether it is the end.
+            del events[head + 1 - first :]
+            run_log.relay(events, first, ended=ended and first + len(events) - 1 == head)
+            await asyncio.sleep(0)
+
+    async def _from_store(self) -> None:
+        """Redis knows nothing of it: it has ended and was moved, or its log was lost with its owner."""
+        if not self.run.stored:
+            return
+        row = await self._reader.find(self.run.id)
+        if row is None or row.terminal_number is None:
+            return
+        if row.epochs.entries != self.run.log.epochs.entries:
+            fork = extends(self.run.log.epochs, row.epochs)
+            self.run.log.fork(fork if fork is not None else row.terminal_number, row.epochs)
+        news = update(self.run.state, orjson.loads(row.run_state))
+        await self._read_on(row.terminal_number, ended=True)
+        self._end_without_log(row)
+        if news:
+            self._registry.tell(self.run.state)
+
+    def _end_without_log(self, row: StoredResponse) -> None:
+        """Its log is gone, but its end is known: who waits is shown that."""
+        run_log, number = self.run.log, row.terminal_number
+        if run_log.ended or number is None or row.terminal_event is None:
+            return
+        if run_log.head + 1 < number:
+            run_log.skip(number)
+        run_log.relay([row.terminal_event], number, ended=True)

@@ -1,0 +1,69 @@
+"""The rows of runs whose logs are on Redis: tried again, and first where they decide whose key it is."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+
+import pytest
+
+from antiphon.bus.redis.keys import node_runs
+from antiphon.core.cursor import Epochs
+from antiphon.errors import StorageError
+from antiphon.store.records import IdempotencyRecord, KeyTaken
+from tests.journal.logs import TOKEN, Node, ended, event, events, everything, flushed, opened, run_state
+from tests.store.database import locked, new_response
+from tests.support.redis import RedisServer
+
+
+def key(response_id: str) -> IdempotencyRecord:
+    return IdempotencyRecord("default", "user:local", "k", b"sha", response_id, time.time() + 1000)
+
+
+async def test_the_row_is_there_when_a_flush_returns(one: Node) -> None:
+    run_log = opened(one.journal, "resp_1")
+    one.journal.append(run_log, [event(0)], 0)
+    await one.journal.flush(run_log)
+    assert one.db.rows("SELECT id, status FROM responses") == [("resp_1", "in_progress")]
+
+
+async def test_a_store_that_is_away_holds_up_the_row_and_not_the_events(one: Node) -> None:
+    with locked(one.db.path):
+        run_log = opened(one.journal, "resp_1")
+        one.journal.append(run_log, events(0, 4), 0)
+        with pytest.raises(StorageError):
+            await one.journal.flush(run_log)
+        assert await everything(one.journal, "resp_1") == events(0, 4)
+    last = await ended(one.journal, run_log)
+    assert one.db.rows("SELECT terminal_event FROM responses") == [(last,)]
+
+
+async def test_the_loser_of_a_key_is_told_and_leaves_nothing(server: RedisServer, one: Node, two: Node) -> None:
+    winner = one.journal.open("resp_1", Epochs.starting(TOKEN), stored=True, state=run_state("resp_1"))
+    one.journal.begin(winner, new_response("resp_1"), key("resp_1"))
+    one.journal.append(winner, [event(0)], 0)
+    await one.journal.flush(winner)
+    loser = two.journal.open("resp_2", Epochs.starting(TOKEN), stored=True, state=run_state("resp_2"))
+    two.journal.begin(loser, new_response("resp_2"), key("resp_2"))
+    two.journal.append(loser, [event(0)], 0)
+    two.journal.publish_state(loser)
+    with pytest.raises(KeyTaken) as taken:
+        await two.journal.flush(loser)
+    assert taken.value.response_id == "resp_1" and two.journal.healthy
+    two.journal.close(loser)
+    await asyncio.sleep(0.02)
+    assert not [name for name in server.command("KEYS", "*") if b"resp_2" in name]
+    assert one.db.rows("SELECT id FROM responses") == [("resp_1",)]
+
+
+async def test_nothing_of_a_run_with_a_key_goes_to_redis_before_its_row(server: RedisServer, one: Node) -> None:
+    run_log = one.journal.open("resp_1", Epochs.starting(TOKEN), stored=True, state=run_state("resp_1"))
+    with locked(one.db.path):
+        one.journal.begin(run_log, new_response("resp_1"), key("resp_1"))
+        one.journal.append(run_log, [event(0)], 0)
+        with pytest.raises(StorageError):
+            await one.journal.flush(run_log)
+        # Only that this node began it, so that whoever finds the node dead finds the row.
+        assert server.command("KEYS", "*") == [node_runs("node1").encode()]
+    await flushed(one.journal, run_log)
+    assert await everything(one.journal, "resp_1") == [event(0)]
