@@ -26,7 +26,7 @@ test: setup ## Run all tests but the slow suites
 	$(BIN)/python -m pytest -n $(TEST_JOBS) --dist worksteal -m "not codex and not model" tests
 
 test-fast: $(STAMPS)/test ## Run the tests that need neither browser nor SDKs
-	$(BIN)/python -m pytest -n $(TEST_JOBS) --dist worksteal -m "not codex and not model and not browser and not clients" tests
+	$(BIN)/python -m pytest -n $(TEST_JOBS) --dist worksteal -m "not codex and not model and not browser and not clients and not chaos" tests
 
 test-chaos: $(STAMPS)/test ## Kill, stop and cut off nodes and servers, fifty rounds of each (CHAOS_ROUNDS=n for others)
 	CHAOS_ROUNDS=$${CHAOS_ROUNDS:-50} $(BIN)/python -m pytest -n $(TEST_JOBS) --dist worksteal -m chaos tests/chaos

@@ -1,7 +1,7 @@
 """The bench of several nodes: our server on Redis and PostgreSQL, beside the same server on SQLite, on loopback.
 
-    cluster.py                 3 repeats, about 2.5 minutes each
-    cluster.py --quick         one short repeat
+    cluster.py                 3 repeats of 1.5 minutes; what kills a node once, 2 minutes
+    cluster.py --quick         one short repeat, about 3 minutes
     cluster.py --smoke         some seconds a stage: only shows that the bench works
     cluster.py --only saturated,followed
 
@@ -64,7 +64,7 @@ class ClusterBench:
         for repeat in range(self.profile.repeats):
             load = os.getloadavg()[0]
             self.loads.console.log(f"repeat {repeat + 1} of {self.profile.repeats}, load average {load:.1f}")
-            for stage in self.stages:
+            for stage in self.stages if repeat == 0 else [stage for stage in self.stages if not stage.once]:
                 home = work_dir / f"{stage.key}-{repeat}"
                 home.mkdir(mode=0o755)
                 try:

@@ -43,13 +43,15 @@ SMOKE = ClusterProfile(
 @dataclass(frozen=True, slots=True)
 class Stage:
     """Servers started for some measures. pinned: the first node has a core of its own. beside: the same server on
-    SQLite runs too, and every measure that it can do is done there as well, at once before or after."""
+    SQLite runs too, and every measure that it can do is done there as well, at once before or after. once: not in
+    every repeat; it has many samples of its own."""
 
     key: str
     measures: tuple[Measure, ...]
     pinned: bool = True
     beside: bool = False
     lease_s: float = 5
+    once: bool = False
 
 
 def _owner_figures(key: str, label: str, ratio_at_most: float | None) -> tuple[Figure, ...]:
@@ -63,6 +65,7 @@ def _owner_figures(key: str, label: str, ratio_at_most: float | None) -> tuple[F
         ),
         Figure(f"{key}.redis", f"CPU per event of Redis, {label}", "meters.redis", "µs"),
         Figure(f"{key}.postgres", f"CPU per event of PostgreSQL, {label}", "meters.postgres", "µs"),
+        Figure(f"{key}.cores", f"cores the owner used, {label}", "server_cores", "cores", 2, "none"),
     )
 
 
@@ -165,7 +168,7 @@ def _adoption(profile: ClusterProfile, lease_s: float) -> Stage:
         ),
     )
     measure = Measure(key, ("adoption", *counts), figures, ours_only=True, nodes=2, script=LOAD_CLUSTER)
-    return Stage(key, (measure,), pinned=False, lease_s=lease_s)
+    return Stage(key, (measure,), pinned=False, lease_s=lease_s, once=True)
 
 
 def _reconnect(profile: ClusterProfile) -> Stage:
@@ -180,7 +183,7 @@ def _reconnect(profile: ClusterProfile) -> Stage:
         Figure("reconnect.rss", "memory of the node that took them", "node_rss_mb", "MB", 0),
     )
     measure = Measure("reconnect", ("reconnect", *counts), figures, ours_only=True, nodes=2, script=LOAD_CLUSTER)
-    return Stage("reconnect", (measure,), pinned=False)
+    return Stage("reconnect", (measure,), pinned=False, once=True)
 
 
 def all_stages(profile: ClusterProfile) -> list[Stage]:

@@ -122,6 +122,7 @@ class SeveralNodes:
         shared = await cluster.seal_key(writer) if self._settings.seal_key is None else None
         await asyncio.to_thread(sealer.load, shared)
         self._redis.must_agree("store", await cluster.database_id(writer))
+        self._redis.must_agree("seal_key (fingerprint)", sealer.fingerprint)
         await self._redis.start()
         self._logs.start()
         self._archive.start()

@@ -14,9 +14,8 @@ import pytest
 
 from tests.architecture.sources import ROOT, sources
 
-REQUIRED = ["starlette", "uvicorn", "websockets", "pydantic", "pydantic_settings", "httpx2", "orjson"]
-"""The libraries the project is built on (DESIGN section 7). redis is not among them yet: it joins with the
-release in which a server has several nodes."""
+REQUIRED = ["starlette", "uvicorn", "websockets", "redis", "pydantic", "pydantic_settings", "httpx2", "orjson"]
+"""The libraries the project is built on."""
 
 THROUGH = {"websockets": "uvicorn.protocols.websockets.websockets_sansio_impl"}
 """Libraries that work for the server inside a class it derives from, and the module of that class."""

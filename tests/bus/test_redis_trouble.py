@@ -191,6 +191,27 @@ async def test_a_large_message_of_which_a_piece_is_lost_is_dropped_whole(server:
         assert two.messages == [("n1", "t", b"xxx")]
 
 
+async def test_an_answer_that_is_nonsense_does_not_end_the_reading(server: RedisServer) -> None:
+    one, two = redis_node(server.url, "n1", lease_s=30), redis_node(server.url, "n2", lease_s=30)
+    never = asyncio.Event()
+
+    async def wait(sender: str, kind: str, payload: bytes) -> bytes:
+        await never.wait()
+        return b""
+
+    async with started(one, two):
+        two.answer, echo = wait, two.answer
+        asked = asyncio.create_task(one.bus.ask("n2", "q", b"1", 3))
+        await eventually(lambda: two.messages)
+        fields = "from n9 nr 1 piece 0 pieces 1 type error id 1 kind q data ?".split()
+        server.command("XADD", keys.node_inbox("n1"), "*", *fields)
+        two.answer = echo
+        with pytest.raises(BusError):
+            await asked
+        await works(one, two)
+        never.set()
+
+
 async def test_a_thousand_subscriptions_and_questions_use_few_connections(
     server: RedisServer, nodes: tuple[Node, Node]
 ) -> None:

@@ -10,7 +10,6 @@ import pytest
 
 from tests.chaos.rounds import (
     HOLD,
-    LEASE_S,
     MODEL,
     ROUNDS,
     Arena,
@@ -19,6 +18,7 @@ from tests.chaos.rounds import (
     serves,
     settled,
 )
+from tests.cluster.answering import until_taken
 from tests.contract.playing import call, says
 from tests.http.calling import until
 from tests.session.held import inject, output, outputs
@@ -26,7 +26,7 @@ from tests.session.speaking import BEFORE, INSIDE, WHOLE, Speaker
 from tests.support import postgres
 from tests.support.cluster import ProcessNode
 from tests.support.stub_upstream import StubConn, StubRequest, hang, in_turn, play
-from tests.support.ws_client import ws_client
+from tests.support.ws_client import Event, ws_client
 
 pytestmark = pytest.mark.chaos
 DICE = random.Random(20261130)
@@ -83,28 +83,33 @@ async def while_it_waits_for_a_tool(stage: Arena, owner: ProcessNode, other: Pro
             assert reply["type"] == "response.inject.created", reply.raw
             await owner.kill()
         async with ws_client(other.ws_url) as far:
-
-            async def taken() -> bool:
-                answer = await inject(far, run_id, output(calls[1], "after"))
-                return bool(answer["type"] == "response.inject.created")
-
-            await until(taken)
+            await until_taken(far, run_id, output(calls[1], "after"))
         events = await settled(stage.cluster, client)
     assert (end_of(events), outputs(events)) == ("completed", [(calls[0], "before"), (calls[1], "after")])
     assert len(stage.model.requests) == 2
 
 
 async def between_a_result_and_the_model(stage: Arena, owner: ProcessNode, other: ProcessNode, n: int) -> None:
-    """The tool had its effect: it has no second one, and the model is asked with what it said."""
+    """The tool had its effect: it has no second one. If its result was kept, the model is asked with it."""
     stage.plays(in_turn(play(says(("text", "t"), call("note", "c0"))), hang(), Speaker(WHOLE)))
     async with stage.client(owner) as client:
         run_id = await client.create(MODEL, "go")
         async with stage.client(other, run_id) as watcher:
             await stage.model.request(1)
+            if n % 2 == 0:
+                await watcher.follow(until=_is_result)
             await owner.kill()
-            assert end_of(await settled(stage.cluster, client, watcher)) == "completed"
+            end = end_of(await settled(stage.cluster, client, watcher))
     assert len(stage.tool.requests) == 1
-    assert stage.model.requests[2].body["input"] == stage.model.requests[1].body["input"]
+    if n % 2 == 0 or end == "completed":
+        assert end == "completed"
+        assert stage.model.requests[2].body["input"] == stage.model.requests[1].body["input"]
+    else:
+        assert (end, len(stage.model.requests)) == ("server_lost", 2)
+
+
+def _is_result(event: Event) -> bool:
+    return bool(event["type"] == "response.output_item.done" and event["item"]["type"] == "mcp_call")
 
 
 async def while_a_side_effect_is_under_way(stage: Arena, owner: ProcessNode, other: ProcessNode, n: int) -> None:
@@ -198,7 +203,6 @@ POINTS = (
 
 @pytest.mark.parametrize("point", POINTS, ids=[point.__name__ for point in POINTS])
 async def test_a_run_whose_owner_is_killed_loses_and_repeats_nothing(postgres_url: str, point: object) -> None:
-    assert LEASE_S <= 1
     async with arena(postgres_url) as stage:
         for n in range(ROUNDS):
             owner, other = stage.pair(n)

@@ -7,59 +7,17 @@ import asyncio
 import pytest
 
 from tests.chaos.rounds import HOLD, MODEL, PAUSE_S, ROUNDS, Arena, arena, end_of, rest, serves, settled
+from tests.chaos.witness import Witness
+from tests.cluster.answering import until_taken
 from tests.contract.playing import call, says
-from tests.http.calling import until
-from tests.session.held import inject, output, outputs
-from tests.session.play import numbered
+from tests.session.held import output, outputs
 from tests.session.speaking import INSIDE, WHOLE, Speaker
-from tests.support.cluster import ProcessNode, known_to_wait
-from tests.support.follower import Follower, without_lane
+from tests.support.cluster import ProcessNode, waits_durably
+from tests.support.follower import Follower
 from tests.support.stub_upstream import StubConn, StubRequest, in_turn, play
-from tests.support.ws_client import Event, WsClient, ws_client
+from tests.support.ws_client import Event, ws_client
 
 pytestmark = pytest.mark.chaos
-
-
-class Witness:
-    """A client of the paused node: what it is shown from the waking on must be the log that the others have."""
-
-    def __init__(self, client: WsClient, run_id: str, lane: str) -> None:
-        self._client = client
-        self._run_id = run_id
-        self._lane = lane
-        self._before = 0
-
-    @classmethod
-    async def on(cls, client: WsClient, run_id: str) -> Witness:
-        await client.hello()
-        return cls(client, run_id, (await client.attach(run_id))["stream_id"])
-
-    def asleep(self) -> None:
-        """Its node is stopped: what comes later was sent after the waking."""
-        self._before = len(self._client.received)
-
-    async def told(self) -> str:
-        """Wait until it is detached or its socket is closed: the reason, or `closed`."""
-
-        def over() -> bool:
-            return self._client._ended.is_set() or any(
-                frame["type"] == "antiphon:detached" and frame["stream_id"] == self._lane
-                for frame in self._client.received
-            )
-
-        await until(over)
-        ends = [frame for frame in self._client.received if frame["type"] == "antiphon:detached"]
-        return str(ends[-1]["reason"]) if ends else "closed"
-
-    def check(self, log: list[Event]) -> None:
-        """What the woken node still sent of this run is what the run's owner wrote."""
-        true = {event["sequence_number"]: without_lane(event) for event in log}
-        late = [frame for frame in self._client.received[self._before :] if frame.get("stream_id") == self._lane]
-        for event in numbered(late):
-            if "sequence_number" in event and not event["type"].startswith("response.inject."):
-                assert without_lane(event) == true.get(event["sequence_number"]), (
-                    f"said by the woken node: {event}"
-                )
 
 
 async def in_mid_delta(stage: Arena, owner: ProcessNode, other: ProcessNode) -> None:
@@ -97,17 +55,11 @@ async def while_it_waits_for_a_tool(stage: Arena, owner: ProcessNode, other: Pro
         await client.follow(until=lambda event: event["type"] == "response.output_item.done" and _is_call(event))
         call_id = client.log[-1]["item"]["call_id"]
         witness = await Witness.on(loyal, run_id)
-        await far.hello()
-        await known_to_wait(far, run_id)
+        await waits_durably(stage.cluster.redis, run_id)
         owner.pause()
         witness.asleep()
         try:
-
-            async def taken() -> bool:
-                answer = await inject(far, run_id, output(call_id, "from afar"))
-                return bool(answer["type"] == "response.inject.created")
-
-            await until(taken)
+            await until_taken(far, run_id, output(call_id, "from afar"))
             await rest(PAUSE_S / 3)
         finally:
             owner.resume()

@@ -118,12 +118,17 @@ async def _status(url: str, run_id: str) -> str:
 
 
 async def _refuses(node: LocalNode) -> None:
-    """New work that has to be kept is refused with a clear error, and readiness tells."""
+    """New work that has to be kept is refused with a clear error, and meanwhile readiness tells."""
     async with httpx2.AsyncClient(timeout=20, trust_env=False) as http:
         body = {"model": "antiphon/echo", "input": "x", "background": True}
-        answer = await http.post(f"{node.url}/v1/responses", json=body)
+        asking = asyncio.create_task(http.post(f"{node.url}/v1/responses", json=body))
+
+        async def not_ready() -> bool:
+            return (await http.get(f"{node.url}/ready")).status_code == 503
+
+        await until(not_ready)
+        answer = await asking
         assert (answer.status_code, answer.json()["error"]["code"]) == (503, "storage_unavailable"), answer.text
-        assert (await http.get(f"{node.url}/ready")).status_code == 503
 
 
 async def test_without_a_store_unstored_runs_go_on(server: PostgresServer) -> None:

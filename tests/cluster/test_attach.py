@@ -7,6 +7,8 @@ import random
 
 import pytest
 
+from antiphon.bus.redis import keys
+from antiphon.journal.redis.meta import encode_epochs
 from tests.session.play import (
     attach_all,
     connected,
@@ -88,6 +90,32 @@ async def test_a_cursor_of_one_node_goes_on_at_the_other(postgres_url: str) -> N
             seen = [without_lane(event) for event in wanderer.log]
         for node in c.nodes:
             assert await read_whole(node.ws_url, run_id) == seen
+
+
+async def test_an_attach_during_which_a_new_epoch_begins_is_told_so_and_not_given_a_hole(
+    postgres_url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async with cluster(postgres_url) as c, ws_client(c.a.ws_url) as owner, ws_client(c.b.ws_url) as other:
+        await other.hello()
+        await owner.create(write_script(c.folder, "endless", [words(5), {"delay_s": 60}]))
+        seen = await owner.recv_until(lambda e: e.get("delta") == "w4 ")
+        run_id, last = response_id(seen), seen[-1]["sequence_number"]
+        lane = (await other.attach(run_id))["stream_id"]
+        (*_, shown) = await other.recv_until(lambda e: e.get("delta") == "w4 ", stream_id=lane)
+        mirror = c.b.app.engine.remote.get(run_id)
+        assert mirror is not None and shown["sequence_number"] == last
+        epoch = mirror.log.epochs.current
+
+        async def said(_: str) -> None:
+            """The owner does not answer; meanwhile another one goes on before the last event."""
+            forked = mirror.log.epochs.forked("f" * 16, last)
+            c.redis.command("HSET", keys.run_meta(run_id), "epochs", encode_epochs(forked), "head", last - 1)
+            mirror.log.fork(last, forked)
+
+        monkeypatch.setattr(c.b.app.engine.company, "said", said)
+        answer = await other.command("antiphon:attach", response_id=run_id, after=last, epoch=epoch)
+        assert (answer["type"], answer.get("code")) == ("antiphon:error", "epoch_changed"), answer.raw
+        assert answer["fork"] == last
 
 
 async def test_an_attach_with_now_gives_only_what_comes_and_an_ended_run_its_response(postgres_url: str) -> None:

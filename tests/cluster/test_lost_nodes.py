@@ -4,17 +4,16 @@ from __future__ import annotations
 
 import asyncio
 import time
-from typing import Any
 
 import pytest
 
-from tests.http.calling import until
+from tests.cluster.answering import until_taken
 from tests.session.held import calling, hold, inject, next_call, output, outputs
 from tests.session.play import connected, log_bytes, numbered
-from tests.support.cluster import known_to_wait, process_cluster
+from tests.support.cluster import process_cluster, waits_durably
 from tests.support.follower import Follower, read_whole
 from tests.support.redis import redis_server
-from tests.support.ws_client import Event, WsClient, ws_client
+from tests.support.ws_client import Event, ws_client
 
 TOOL_ROUNDS = 100
 LEASE_S = 1.0
@@ -57,7 +56,7 @@ async def test_who_answers_a_run_whose_owner_has_just_died_is_not_left_waiting(p
         async with ws_client(c.a.ws_url) as owner, ws_client(c.b.ws_url) as other:
             await other.hello()
             run = await hold(owner, model)
-            await known_to_wait(other, run.id)
+            await waits_durably(c.redis, run.id)
             await c.a.kill()
             began = time.monotonic()
             first = await inject(other, run.id, output(run.call_ids[0], "again and again"))
@@ -65,17 +64,10 @@ async def test_who_answers_a_run_whose_owner_has_just_died_is_not_left_waiting(p
             if first["type"] == "response.inject.failed":
                 assert first["error"]["code"] == "owner_unavailable", first.raw
                 assert first["input"] == [output(run.call_ids[0], "again and again")]
-            await _until_taken(other, run.id, output(run.call_ids[0], "again and again"))
+            await until_taken(other, run.id, output(run.call_ids[0], "again and again"))
             async with Follower(c.urls, run.id) as follower:
                 events = await follower.follow()
             assert outputs(events) == [(run.call_ids[0], "again and again")]
-
-
-async def _until_taken(client: WsClient, run_id: str, item: dict[str, Any]) -> None:
-    async def taken() -> bool:
-        return bool((await inject(client, run_id, item))["type"] == "response.inject.created")
-
-    await until(taken)
 
 
 async def test_nobody_of_a_dead_node_stays_among_the_participants(postgres_url: str) -> None:
@@ -141,7 +133,7 @@ async def test_a_run_is_adopted_within_two_seconds_of_the_end_of_its_owners_leas
         async with ws_client(c.a.ws_url) as owner, ws_client(c.b.ws_url) as other:
             await other.hello()
             run = await hold(owner, calling(c.folder, 1))
-            await known_to_wait(other, run.id)
+            await waits_durably(c.redis, run.id)
             first = (await other.attach(run.id, after="now", stream_id="w"))["epoch"]
             await c.a.kill()
             killed = time.monotonic()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from types import SimpleNamespace
 from typing import Any, cast
 
@@ -15,11 +16,15 @@ from antiphon.runs.run import Run
 from tests.http.calling import until
 
 
-class Flushed:
-    """A journal that has everything written."""
+class Announcing:
+    """A journal whose runs can be found at once."""
 
-    async def flush(self, run_log: Any) -> None:
-        """Nothing waits."""
+    def __init__(self, bus: MemoryBus) -> None:
+        self._bus = bus
+        self._tasks: list[asyncio.Task[None]] = []
+
+    def announce(self, run_log: Any, channel: str, payload: bytes) -> None:
+        self._tasks.append(asyncio.create_task(self._bus.publish(channel, payload)))
 
 
 def run(run_id: str, conversation_id: str) -> Run:
@@ -32,7 +37,7 @@ async def news() -> list[ConversationNews]:
     buses = [MemoryBus(hub, node, clock, lease_s=5.0) for node in ("a", "b")]
     for bus in buses:
         hub.buses[bus.node] = bus
-    return [ConversationNews(cast(Journal, Flushed()), bus) for bus in buses]
+    return [ConversationNews(cast(Journal, Announcing(bus)), bus, cast(Any, None)) for bus in buses]
 
 
 async def test_each_run_is_told_once_on_its_own_node_and_on_the_others(news: list[ConversationNews]) -> None:

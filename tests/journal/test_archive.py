@@ -16,9 +16,12 @@ from antiphon.journal.redis.archive import Archive
 from antiphon.journal.redis.chunks import Merger
 from antiphon.settings import Settings
 from antiphon.store import records
-from tests.journal.logs import Node, ended, ending, event, events, everything, node, opened, until
+from tests.journal.logs import TOKEN, Node, ended, ending, event, events, everything, node, opened, until
 from tests.store.database import NO_EVENTS, database, execute
 from tests.support.redis import RedisServer
+
+BIG = 3000
+"""Padding of an event with which a hundred do not fit into one row."""
 
 
 async def over(made: Node, run_id: str = "resp_1", last: int = 99, size: int = 0) -> bytes:
@@ -67,14 +70,46 @@ async def test_a_log_is_moved_right_after_the_end_into_few_rows(
     async with database(place) as db, node(server, db) as made:
         made.journal.on_ended = made.archive.moved_soon
         made.archive.start()
-        last = await over(made)
+        last = await over(made, size=BIG)
         async with asyncio.timeout(10):
             while await listed(made):  # noqa: ASYNC110 - no event announces it
                 await asyncio.sleep(0.005)
+        assert await kept(made) == [*events(0, 99, BIG), last]
+        assert db.rows("SELECT COUNT(*) FROM journal") == [(2,)]
+        server.command("DEL", keys.run_log("resp_1"), keys.run_meta("resp_1"))
+        assert await everything(made.journal, "resp_1") == [*events(0, 99, BIG), last]
+
+
+@pytest.mark.parametrize("engine", ["sqlite", "postgresql"])
+async def test_a_small_log_is_kept_with_its_end_and_need_not_be_moved(
+    engine: str, server: RedisServer, tmp_path: Path, request: pytest.FixtureRequest
+) -> None:
+    place = tmp_path if engine == "sqlite" else request.getfixturevalue("postgres_url")
+    async with database(place) as db, node(server, db) as made:
+        moved: list[str] = []
+        made.journal.on_ended = moved.append
+        last = await over(made)
         assert await kept(made) == [*events(0, 99), last]
-        assert db.rows("SELECT COUNT(*) FROM journal") == [(1,)]
+        assert await listed(made) == [] and moved == []
+        assert 0 < server.command("TTL", keys.run_log("resp_1")) <= 60
+        assert 0 < server.command("TTL", keys.run_meta("resp_1")) <= 60
         server.command("DEL", keys.run_log("resp_1"), keys.run_meta("resp_1"))
         assert await everything(made.journal, "resp_1") == [*events(0, 99), last]
+
+
+async def test_a_small_log_that_was_lost_and_written_again_tells_its_row_the_new_epoch(
+    server: RedisServer, one: Node
+) -> None:
+    run_log = opened(one.journal, "resp_1")
+    one.journal.append(run_log, events(0, 4), 0)
+    await one.journal.flush(run_log)
+    server.command("FLUSHALL")
+    one.journal.append(run_log, [event(5)], 5)
+    await until(lambda: one.restarted == ["resp_1"])
+    last = await ended(one.journal, run_log)
+    assert await kept(one) == [*events(0, 5), last]
+    epochs = orjson.dumps(run_log.epochs.entries).decode()
+    assert one.db.rows("SELECT epochs FROM responses") == [(epochs,)] and TOKEN not in epochs
 
 
 async def test_a_big_log_is_moved_in_rows_of_a_quarter_of_a_mebibyte(one: Node) -> None:
@@ -95,23 +130,23 @@ async def test_moving_twice_and_by_two_nodes_at_once_changes_nothing(one: Node, 
 async def test_what_was_moved_while_the_run_lived_is_not_moved_again(server: RedisServer, one: Node) -> None:
     run_log = opened(one.journal, "resp_1")
     for number in range(100):
-        one.journal.append(run_log, [event(number)], number)
+        one.journal.append(run_log, [event(number, BIG)], number)
         await one.journal.flush(run_log)
-    await one.db.writer.submit(records.keep_chunks([("resp_1", 0, 42, b"\n".join(events(0, 42)))]))
+    await one.db.writer.submit(records.keep_chunks([("resp_1", 0, 42, b"\n".join(events(0, 42, BIG)))]))
     last = await ended(one.journal, run_log)
     assert await one.archive.move("resp_1")
-    assert await kept(one) == [*events(0, 99), last]
+    assert await kept(one) == [*events(0, 99, BIG), last]
 
 
 async def test_a_log_that_could_not_be_moved_is_moved_by_a_sweep(one: Node) -> None:
     execute(one.db.path, NO_EVENTS)
-    last = await over(one)
+    last = await over(one, size=BIG)
     with pytest.raises(StorageError):
         await one.archive.move("resp_1")
     execute(one.db.path, "DROP TRIGGER no_events")
     assert await one.archive.sweep() == 0  # it is not old enough for other nodes
     assert await sweeper(one).sweep() == 1
-    assert await kept(one) == [*events(0, 99), last]
+    assert await kept(one) == [*events(0, 99, BIG), last]
     assert await listed(one) == [] and await sweeper(one).sweep() == 0
 
 
@@ -187,7 +222,7 @@ async def test_closing_waits_for_what_is_being_moved(server: RedisServer, one: N
     one.journal.on_ended = one.archive.moved_soon
     one.archive.start()
     for number in range(20):
-        await over(one, f"resp_{number}", last=10)
+        await over(one, f"resp_{number}", last=10, size=30_000)
     await one.archive.aclose()
     await until(lambda: server.command("ZCARD", keys.ENDED) == 0)
     assert len(one.db.rows("SELECT DISTINCT run_id FROM journal")) == 20

@@ -132,3 +132,17 @@ async def test_a_released_run_runs_out_too(server: RedisServer, one: Node) -> No
 def ttls(server: RedisServer) -> dict[str, int]:
     """Seconds that each key has left."""
     return {name.decode(): server.command("TTL", name) for name in server.command("KEYS", "*")}
+
+
+async def test_a_page_of_a_log_of_big_entries_reads_little_more_than_itself(
+    server: RedisServer, one: Node
+) -> None:
+    run_log = opened(one.journal, "resp_1")
+    size = 1024 * 1024
+    for number in range(20):
+        one.journal.append(run_log, [event(number, size)], number)
+        await one.journal.flush(run_log)
+    before = server.command("INFO", "stats")["total_net_output_bytes"]
+    assert await one.journal.events("resp_1", 3, size) == (4, [event(4, size)])
+    assert server.command("INFO", "stats")["total_net_output_bytes"] - before < 4 * size
+    assert await everything(one.journal, "resp_1", page_bytes=size) == events(0, 19, size)

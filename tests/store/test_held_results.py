@@ -17,17 +17,19 @@ def answer(call_id: str, by: str = "key:anna", text: str = "x", at: float = 10.0
 
 async def test_an_answer_reads_back_as_it_was_written_oldest_first(place: Path | str) -> None:
     async with database(place) as db:
+        await db.writer.submit(records.begin(new_response("resp_1"), None))
         later, earlier = answer("c1", at=20.0), answer("c2", at=10.0)
-        assert (await db.writer.submit(held_results.insert("resp_1", [later]))).won
-        assert (await db.writer.submit(held_results.insert("resp_1", [earlier]))).won
+        assert (await db.writer.submit(held_results.insert("resp_1", [later], 1))).won
+        assert (await db.writer.submit(held_results.insert("resp_1", [earlier], 1))).won
         assert await db.reader.held_results("resp_1") == [earlier, later]
         assert await db.reader.held_results("resp_2") == []
 
 
 async def test_the_second_answer_is_not_written_and_is_told_the_first(place: Path | str) -> None:
     async with database(place) as db:
+        await db.writer.submit(records.begin(new_response("resp_1"), None))
         first, second = answer("c1", text="first"), answer("c1", "key:bob", "second")
-        both = [db.writer.submit(held_results.insert("resp_1", [one])) for one in (first, second)]
+        both = [db.writer.submit(held_results.insert("resp_1", [one], 1)) for one in (first, second)]
         won, lost = await asyncio.gather(*both)
         assert (won.won, lost.won, lost.others) == (True, False, (first,))
         assert await db.reader.held_results("resp_1") == [first]
@@ -35,17 +37,28 @@ async def test_the_second_answer_is_not_written_and_is_told_the_first(place: Pat
 
 async def test_a_list_with_one_answered_call_writes_nothing(place: Path | str) -> None:
     async with database(place) as db:
-        await db.writer.submit(held_results.insert("resp_1", [answer("c2")]))
-        lost = await db.writer.submit(held_results.insert("resp_1", [answer("c1"), answer("c2", "key:bob")]))
+        await db.writer.submit(records.begin(new_response("resp_1"), None))
+        await db.writer.submit(held_results.insert("resp_1", [answer("c2")], 1))
+        lost = await db.writer.submit(held_results.insert("resp_1", [answer("c1"), answer("c2", "key:bob")], 1))
         assert [other.call_id for other in lost.others] == ["c2"]
         assert [kept.call_id for kept in await db.reader.held_results("resp_1")] == ["c2"]
+
+
+async def test_an_answer_that_comes_after_another_node_took_the_run_is_not_written(place: Path | str) -> None:
+    async with database(place) as db:
+        await db.writer.submit(records.begin(new_response("resp_1"), None))
+        fence = await db.writer.submit(records.take_over("resp_1", None))
+        late = await db.writer.submit(held_results.insert("resp_1", [answer("c1")], fence - 1))
+        assert (late.lost, late.won) == (True, False)
+        assert await db.reader.held_results("resp_1") == []
+        assert (await db.writer.submit(held_results.insert("resp_1", [answer("c1")], fence))).won
 
 
 async def test_a_run_with_a_terminal_takes_no_answer(place: Path | str) -> None:
     async with database(place) as db:
         await db.writer.submit(records.begin(new_response("resp_1"), None))
         await db.writer.submit(records.end(ending("resp_1"), []))
-        late = await db.writer.submit(held_results.insert("resp_1", [answer("c1")]))
+        late = await db.writer.submit(held_results.insert("resp_1", [answer("c1")], 1))
         assert (late.over, late.won) == (True, False)
         assert await db.reader.held_results("resp_1") == []
 
@@ -64,7 +77,7 @@ async def test_answers_go_with_the_response_or_with_its_log(place: Path | str) -
     async with database(place) as db:
         for run_id in ("resp_1", "resp_2", "resp_3"):
             await db.writer.submit(records.begin(new_response(run_id), None))
-            await db.writer.submit(held_results.insert(run_id, [answer("c1")]))
+            await db.writer.submit(held_results.insert(run_id, [answer("c1")], 1))
             await db.writer.submit(held_results.keep_claim(run_id, "c1", Claim("k", "c", 1, 1.0)))
         await db.writer.submit(records.end(ending("resp_1"), []))
         await db.writer.submit(records.end(ending("resp_2"), []))

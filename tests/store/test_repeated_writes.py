@@ -170,7 +170,7 @@ async def test_an_answer_that_is_written_again_is_the_one_that_won(place: Path |
     mine = Resolution("c1", item, "key:anna", "connection:c1", "r-1", 10.0)
     async with database(place) as db:
         for _ in range(2):
-            assert (await db.writer.submit(held_results.insert("resp_1", [mine]))).won
+            assert (await db.writer.submit(held_results.insert("resp_1", [mine], 1))).won
         assert await db.reader.held_results("resp_1") == [mine]
 
 

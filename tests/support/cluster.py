@@ -8,18 +8,17 @@ import json
 import os
 import signal
 import socket
-import subprocess
 import tempfile
-from collections.abc import AsyncIterator, Callable, Sequence
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Generic, TypeVar
 
 from antiphon.app import Antiphon
+from antiphon.bus.redis.keys import run_meta
 from antiphon.server import AntiphonServer
 from tests.support.redis import Engine, RedisServer, redis_server
 from tests.support.server import ServerProcess, test_settings
-from tests.support.ws_client import WsClient
 
 ROOT = Path(__file__).parents[2]
 NAMES = "abcdef"
@@ -85,15 +84,18 @@ class ProcessNode:
     def __init__(self, name: str, data_dir: Path, settings: dict[str, Any]) -> None:
         self.name = name
         self.data_dir = data_dir
+        self._within: Sequence[str] = settings.pop("within", ())
+        """What goes before its command, such as `ip netns exec name`."""
         self._env = environment(settings)
         self._process: ServerProcess | None = None
-        self._guard: subprocess.Popen[bytes] | None = None
         self._paused = False
+        self.leaving = False
+        """Set by a test that stops it: clients try it no more, as behind a load balancer."""
 
     @property
     def alive(self) -> bool:
-        """Whether clients should try it: it runs and is not paused."""
-        return self._process is not None and not self._paused
+        """Whether clients should try it: it runs, is not paused and does not leave."""
+        return self._process is not None and not self._paused and not self.leaving
 
     @property
     def process(self) -> ServerProcess:
@@ -115,18 +117,21 @@ class ProcessNode:
 
     async def start(self) -> None:
         """Raises AssertionError with its log if it does not."""
-        process = ServerProcess(self.data_dir, self._env)
-        await process.start()
-        # It ends with us even if we are killed: the guard sees our end of the pipe close.
-        guard = ["sh", "-c", f"read _; kill -KILL {process.pid}"]
-        self._guard = subprocess.Popen(guard, stdin=subprocess.PIPE, stderr=subprocess.DEVNULL)  # noqa: ASYNC220
-        self._process, self._paused = process, False
+        process = ServerProcess(self.data_dir, self._env, self._within)
+        try:
+            await process.start()
+        except BaseException:
+            with contextlib.suppress(ProcessLookupError):
+                process.signal(signal.SIGKILL)
+            await process.wait()
+            raise
+        self._process, self._paused, self.leaving = process, False, False
 
     async def stop(self) -> int:
         """SIGTERM and its end; the exit status."""
         self.process.signal(signal.SIGTERM)
         status = await self.process.wait(STOP_WITHIN_S)
-        self._let_go()
+        self._process = None
         return status
 
     async def kill(self) -> None:
@@ -134,7 +139,6 @@ class ProcessNode:
         process = self.process
         self._process = None
         await process.kill()
-        self._let_go()
 
     def pause(self) -> None:
         """SIGSTOP: its sockets stay open and it does nothing."""
@@ -150,13 +154,6 @@ class ProcessNode:
         """SIGKILL, if it runs."""
         if self._process is not None:
             await self.kill()
-
-    def _let_go(self) -> None:
-        self._process = None
-        if self._guard is not None:
-            self._guard.kill()
-            self._guard.communicate()
-            self._guard = None
 
 
 NodeT = TypeVar("NodeT", LocalNode, ProcessNode)
@@ -207,15 +204,10 @@ def cluster_settings(bus_url: str, store_url: str, *, lease_s: float = 1.0, **se
     return {"bus_url": bus_url, "store_url": store_url, "bus": bus, **settings}
 
 
-async def known_to_wait(client: WsClient, run_id: str, wait_s: float = 10.0) -> dict[str, Any]:
-    """Wait until the node of this client knows that a run waits for a tool, so that this is durable; its state."""
+async def waits_durably(redis: RedisServer, run_id: str, wait_s: float = 10.0) -> None:
+    """Wait until a node that finds its owner dead would go on waiting: a state is told a moment before that."""
     async with asyncio.timeout(wait_s):
-        while True:
-            attached = await client.attach(run_id, after="now", stream_id="look")
-            await client.command("antiphon:detach", response_id=run_id)
-            state: dict[str, Any] = attached["state"]
-            if state["state"] == "waiting_for_tool":
-                return state
+        while redis.command("HGET", run_meta(run_id), "cph") is None:  # noqa: ASYNC110 (Redis tells nobody)
             await asyncio.sleep(0.01)
 
 
@@ -230,7 +222,7 @@ async def cluster(
     **settings: Any,
 ) -> AsyncIterator[Cluster[LocalNode]]:
     """Nodes in this loop. redis: a running one instead of a new one of `engine`. settings: fields of Settings."""
-    async with _cluster(LocalNode, postgres_url, nodes, engine, redis, bus_url, settings) as running:
+    async with _cluster(LocalNode, postgres_url, nodes, engine, redis, bus_url, settings, {}) as running:
         yield running
 
 
@@ -242,10 +234,11 @@ async def process_cluster(
     engine: Engine = "valkey",
     redis: RedisServer | None = None,
     bus_url: str | None = None,
+    each: Mapping[str, dict[str, Any]] | None = None,
     **settings: Any,
 ) -> AsyncIterator[Cluster[ProcessNode]]:
-    """Nodes as processes. Their logs are shown if the block fails."""
-    async with _cluster(ProcessNode, postgres_url, nodes, engine, redis, bus_url, settings) as running:
+    """Nodes as processes. Their logs are shown if the block fails. each: what single nodes have in another way."""
+    async with _cluster(ProcessNode, postgres_url, nodes, engine, redis, bus_url, settings, each or {}) as running:
         try:
             yield running
         except BaseException:
@@ -263,6 +256,7 @@ async def _cluster(
     redis: RedisServer | None,
     bus_url: str | None,
     settings: dict[str, Any],
+    each: Mapping[str, dict[str, Any]],
 ) -> AsyncIterator[Cluster[NodeT]]:
     async with contextlib.AsyncExitStack() as stack:
         folder = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="antiphon-cluster-")))
@@ -273,7 +267,7 @@ async def _cluster(
         for name in NAMES[:count]:
             (folder / name).mkdir()
             (folder / name / "scripts").symlink_to(folder / "scripts")
-            node = kind(name, folder / name, given)
+            node = kind(name, folder / name, {**given, **each.get(name, {})})
             stack.push_async_callback(node.end)
             nodes.append(node)
         async with asyncio.TaskGroup() as starting:

@@ -59,6 +59,9 @@ class Follower:
         self._stack = contextlib.AsyncExitStack()
         self._reading = ""
         """The lane this client reads now; empty while it has none."""
+        self._asked: set[str] = set()
+        """Calls whose answers were sent on this connection."""
+        self._answered: set[str] = set()
         self._told: str | None = None
         """The epoch of the events that come next; the cursor takes it over with the first of them (6.4.6)."""
         self._known: dict[tuple[str | None, int], str] = {}
@@ -92,14 +95,7 @@ class Follower:
         try:
             async with asyncio.timeout(self._patience_s):
                 while not (self.ended or (self.log and wanted(self.log[-1]))):
-                    try:
-                        client = await self._connected()
-                        if not self._reading:
-                            await self._attach(client)
-                        else:
-                            await self._read(client)
-                    except (SocketEnded, _Again):
-                        await self._leave()
+                    await self.step()
         except TimeoutError:
             raise AssertionError(f"not followed within {self._patience_s} s: {self!r}") from None
         return self.log
@@ -125,6 +121,34 @@ class Follower:
             f"<Follower {self.run_id} last={self.last} epoch={self.epoch} forks={self.forks} "
             f"connections={self.connections} refusals={self.refusals[-5:]} reading={self._reading!r} tail={tail}>"
         )
+
+    async def step(self) -> None:
+        """One frame, or one attempt to come back."""
+        try:
+            client = await self._connected()
+            if not self._reading:
+                await self._attach(client)
+            else:
+                await self._read(client)
+        except (SocketEnded, _Again):
+            await self._leave()
+
+    async def answer(self, call_id: str, said: str) -> None:
+        """Answer a held call, again after each loss of the connection, until it is taken."""
+        item = {
+            "type": "function_call_output",
+            "call_id": call_id,
+            "output": said,
+            "antiphon": {"result_id": said},
+        }
+        async with asyncio.timeout(self._patience_s):
+            while call_id not in self._answered:
+                if self.client is not None and call_id not in self._asked:
+                    self._asked.add(call_id)
+                    await self.client.send(
+                        {"type": "response.inject", "response_id": self.run_id, "input": [item]}
+                    )
+                await self.step()
 
     async def _ask(self, model: str, input: Any, fields: dict[str, Any]) -> None:
         try:
@@ -158,6 +182,7 @@ class Follower:
 
     async def _leave(self) -> None:
         self.client, self._reading = None, ""
+        self._asked.clear()
         await self._stack.aclose()
 
     async def _attach(self, client: WsClient) -> None:
@@ -185,7 +210,7 @@ class Follower:
         if answer["code"] == "epoch_changed":
             self._forked(answer["epoch"], answer["fork"])
         elif answer["code"] == "cursor_in_future":
-            raise GapError(f"what this client was shown in its epoch is no more: {answer.raw}")
+            raise GapError(f"what this client was shown in its epoch is no more: {answer.raw} {self!r}")
         elif answer["code"] == "response_not_found":
             if self.refusals.count("response_not_found") * COME_BACK_S > UNKNOWN_FOR_S:
                 raise Unknown(f"{self!r}")
@@ -209,6 +234,9 @@ class Follower:
         frame = await client.recv(self._patience_s)
         kind = frame["type"]
         self._note(frame)
+        if kind.startswith("response.inject."):
+            await self._settle(frame)
+            return
         if frame.get("stream_id") != self._reading or "id" in frame:
             return
         if kind == "antiphon:detached":
@@ -218,8 +246,20 @@ class Follower:
             self.refusals.append(frame["error"]["code"])
             await asyncio.sleep(COME_BACK_S)
             raise _Again
-        elif not kind.startswith(("antiphon:", "keepalive", "response.steer.", "response.inject.")):
+        elif not kind.startswith(("antiphon:", "keepalive", "response.steer.")):
             self._take(frame)
+
+    async def _settle(self, frame: Event) -> None:
+        """What became of an answer: taken, or to be given again where somebody has the run."""
+        if frame["type"] == "response.inject.created":
+            self._answered |= self._asked
+            return
+        self.refusals.append(frame["error"]["code"])
+        if frame["error"]["code"] == "already_resolved":
+            self._answered |= self._asked
+            return
+        await asyncio.sleep(COME_BACK_S)
+        self._asked.clear()
 
     def _note(self, frame: Event) -> None:
         if frame["type"] == "antiphon:run" and frame["response_id"] == self.run_id:

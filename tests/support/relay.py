@@ -146,9 +146,10 @@ class _Side:
 class Relay:
     """Listens on a port of its own (`port`) and passes everything on to the target, faults aside."""
 
-    def __init__(self, host: str, port: int, *, record: bool = False) -> None:
-        """record: keep what goes by, for `seen` and `wait_seen`."""
+    def __init__(self, host: str, port: int, *, record: bool = False, listen: str = "127.0.0.1") -> None:
+        """record: keep what goes by, for `seen` and `wait_seen`. listen: the address it is reached at."""
         self._target = (host, port)
+        self._listen = listen
         self.record = record
         self._links: list[_Link] = []
         self._change = asyncio.Event()
@@ -159,7 +160,7 @@ class Relay:
 
     async def __aenter__(self) -> Self:
         self.paths = {UP: Path(), DOWN: Path()}
-        self._server = await asyncio.start_server(self._accept, "127.0.0.1", 0)
+        self._server = await asyncio.start_server(self._accept, self._listen, 0)
         self.port = self._server.sockets[0].getsockname()[1]
         return self
 

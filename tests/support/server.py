@@ -8,9 +8,10 @@ import os
 import re
 import signal
 import socket
+import subprocess
 import sys
 import tempfile
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -64,14 +65,19 @@ async def running_server(data_dir: Path | None = None, **overrides: Any) -> Asyn
 
 
 class ServerProcess:
-    """`antiphon serve` as a process of its own, with its data folder kept over restarts."""
+    """`antiphon serve` as a process of its own, with its data folder kept over restarts.
 
-    def __init__(self, data_dir: Path, env: dict[str, str] | None = None) -> None:
+    within: what goes before its command, such as `ip netns exec name`; it has to become that process.
+    """
+
+    def __init__(self, data_dir: Path, env: dict[str, str] | None = None, within: Sequence[str] = ()) -> None:
         self.data_dir = data_dir
         self.url = ""
         self.log = data_dir / "server.log"
         self._env = env or {}
+        self._within = within
         self._process: asyncio.subprocess.Process | None = None
+        self._guard: subprocess.Popen[bytes] | None = None
 
     @property
     def ws_url(self) -> str:
@@ -85,6 +91,7 @@ class ServerProcess:
     async def start(self, *flags: str) -> None:
         """Start it and wait until it listens."""
         command = [
+            *self._within,
             sys.executable,
             "-m",
             "antiphon",
@@ -99,13 +106,16 @@ class ServerProcess:
             self._process = await asyncio.create_subprocess_exec(
                 *command, stdout=asyncio.subprocess.PIPE, stderr=log, env={**os.environ, **self._env}
             )
+        # It ends with us even if we are killed: the guard sees our end of the pipe close.
+        guard = ["sh", "-c", f"read _; kill -KILL {self.pid}"]
+        self._guard = subprocess.Popen(guard, stdin=subprocess.PIPE, stderr=subprocess.DEVNULL)  # noqa: ASYNC220
         async with asyncio.timeout(START_WITHIN_S):
             self.url = await self._find_url()
 
     async def _find_url(self) -> str:
         assert self._process is not None and self._process.stdout is not None
         while line := await self._process.stdout.readline():
-            found = re.search(rb"http://127\.0\.0\.1:\d+", line)
+            found = re.search(rb"http://[\d.]+:\d+", line)
             if found:
                 return found.group().decode()
         raise AssertionError(f"the server did not start:\n{self.log.read_text()}")
@@ -124,6 +134,10 @@ class ServerProcess:
         assert self._process is not None
         async with asyncio.timeout(within_s):
             status = await self._process.wait()
+        if self._guard is not None:
+            self._guard.kill()
+            self._guard.communicate()
+            self._guard = None
         if self._process.stdout is not None:
             transport = self._process._transport  # type: ignore[attr-defined]
             transport.close()

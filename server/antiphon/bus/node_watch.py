@@ -61,6 +61,9 @@ class NodeWatch:
             except BusError as error:
                 log.debug("no look at the nodes", error=error.message)
                 continue
+            except Exception:
+                log.exception("looking at the nodes failed")
+                continue
             gone = self.judge(sight, sight.registered)
             # Adoption may take longer than a look; whoever dies meanwhile is told of next time.
             if gone and (self._telling is None or self._telling.done()):

@@ -12,6 +12,8 @@ from rich.console import Console
 from rich.markup import escape
 from rich.table import Table
 
+from antiphon.bus.redis.address import parse_address
+from antiphon.bus.redis.connection import Connections
 from antiphon.cli.doctor_tools import Check, tool_checks
 from antiphon.clock import SystemClock
 from antiphon.errors import AntiphonError, StartupError, UpstreamError
@@ -74,6 +76,13 @@ def _checks(settings: Settings, config: Path | None) -> list[tuple[str, Check]]:
         await asyncio.to_thread(Sealer(given, path).load)
         return str(path) if given is None else "seal_key is configured"
 
+    async def bus() -> str:
+        connections = Connections(parse_address(settings.bus_url), settings.bus, "doctor")
+        try:
+            return f"{connections.address}: {await connections.open()}"
+        finally:
+            await connections.close()
+
     async def upstreams() -> str:
         router = build_upstreams(settings, SystemClock(), config)
         try:
@@ -85,6 +94,7 @@ def _checks(settings: Settings, config: Path | None) -> list[tuple[str, Check]]:
     return [
         ("data folder", data_folder),
         ("database", database),
+        *([("bus", bus)] if settings.store_engine == "postgresql" else []),
         ("address", port),
         ("seal key", seal_key),
         ("models", upstreams),

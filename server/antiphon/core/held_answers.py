@@ -8,7 +8,7 @@ from typing import Any
 from pydantic import ValidationError
 
 from antiphon.core.faults import refusal
-from antiphon.core.history import answered_call_id
+from antiphon.core.history import answer_type, answered_call_id
 from antiphon.errors import RequestError
 from antiphon_protocol import items, items_hosted, items_shell
 from antiphon_protocol.base import Wire
@@ -43,11 +43,6 @@ class GivenAnswer:
     item: dict[str, Any]
     result_id: str | None = None
     fence: int | None = None
-
-
-def answer_type(item_type: str) -> str:
-    """The kind of item that answers a call of this kind."""
-    return APPROVAL_ANSWER if item_type == APPROVAL_REQUEST else f"{item_type}_output"
 
 
 def read_answers(given: list[Any]) -> list[GivenAnswer]:

@@ -13,7 +13,8 @@ from typing import Any, Literal
 
 import orjson
 
-from antiphon.core.held_answers import APPROVAL_REQUEST, GivenAnswer, answer_type, late_answer
+from antiphon.core.held_answers import APPROVAL_REQUEST, GivenAnswer, late_answer
+from antiphon.core.history import answer_type
 from antiphon.core.participants import Identity, identity
 from antiphon.errors import RequestError
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
@@ -18,7 +18,7 @@ class LiveRun:
 
     owner: id of its node, empty while nobody has it (it was handed over). head: last number in the log. first:
     lowest number that can still be read. state: its RunState row, encoded. ended: its terminal is in the log.
-    checkpoint: (head, payload) of the newest one, None if none was written.
+    checkpoint: (head, payload) of the newest one; None if none was written, and unless `adopt` gave the run.
     """
 
     id: str
@@ -96,6 +96,10 @@ class Journal(Protocol):
         """The RunState of this run changed: let other nodes know with the next flush."""
         ...
 
+    def announce(self, run_log: RunLog, channel: str, payload: bytes) -> None:
+        """Publish a hint once every node can find the run: behind its row, and behind its first events."""
+        ...
+
     def append(self, run_log: RunLog, events: list[bytes], first: int, *, last: bool = False) -> None:
         """Append events; they are delivered at once (relaxed) or when durable (strict); while this node is
         suspended, when it may act again. last: the terminal follows."""
@@ -103,6 +107,10 @@ class Journal(Protocol):
 
     def holds_back(self, run_log: RunLog) -> bool:
         """Whether what is appended now is not shown, because this node is suspended or the bus takes nothing."""
+        ...
+
+    def fence(self, run_log: RunLog) -> int:
+        """The fence with which this node owns an open run; a suspension raises it."""
         ...
 
     async def may_act(self, run_log: RunLog) -> None:
@@ -167,6 +175,17 @@ class Journal(Protocol):
         """A live run, or one that ended and was not moved to the store yet. Raises BusError."""
         ...
 
+    async def verify(self) -> None:
+        """Look whether the logs of this node are still where they should be; one that is lost is written again.
+
+        Raises BusError.
+        """
+        ...
+
+    async def find_all(self, run_ids: Sequence[str]) -> dict[str, LiveRun | None]:
+        """As `find`, for many. Raises BusError."""
+        ...
+
     async def adopt(self, run: LiveRun) -> LiveRun | None:
         """Take a run whose owner is gone: raise its fence, in the log and then in its row. None if another node
         was faster. Raises StorageError."""
@@ -174,7 +193,7 @@ class Journal(Protocol):
 
     async def retake(self) -> None:
         """After a suspension: take every open log back with a higher fence, show what was held back, and call
-        `on_lost` for each that another node has taken meanwhile. Raises BusError."""
+        `on_lost` for each that another node has taken meanwhile. Raises StorageError."""
         ...
 
     async def release(self, run_log: RunLog) -> None:
@@ -182,7 +201,7 @@ class Journal(Protocol):
         ...
 
     async def owned_by(self, node: str) -> list[LiveRun]:
-        """What a node owned; an empty name: what was released. Raises BusError."""
+        """What a node owned; an empty name: what was released. Some hundreds of it at a time. Raises BusError."""
         ...
 
     async def aclose(self) -> None:

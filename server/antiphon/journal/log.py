@@ -143,6 +143,12 @@ class RunLog:
             if on_fork is not None and listener in self._listeners:
                 on_fork(first)
 
+    def give_up(self) -> None:
+        """Nobody knows how it goes on: every reader has to look for itself."""
+        for listener, on_fork in list(self._listeners.items()):
+            if on_fork is not None and listener in self._listeners:
+                on_fork(BEFORE_FIRST)
+
     def skip(self, first: int) -> None:
         """Events before `first` are gone for good: whoever still needs them has to be told.
 

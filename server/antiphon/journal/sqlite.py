@@ -71,6 +71,7 @@ class SqliteJournal:
         self._dirty: dict[RunLog, None] = {}
         self._begins: dict[RunLog, Begin] = {}
         self._checkpoints: dict[RunLog, tuple[int, bytes]] = {}
+        self._fences: dict[RunLog, int] = {}
         self._sent: dict[RunLog, int] = {}
         """The last number of each open stored run that was handed to the writer."""
         self._on_way: set[RunLog] = set()
@@ -101,6 +102,7 @@ class SqliteJournal:
         run_log = RunLog(run_id, epochs, window_bytes=window, stored=stored, strict=strict, head=head)
         if stored:
             self._sent[run_log] = head
+            self._fences[run_log] = fence
         return run_log
 
     def open_ended(self, run_id: str, epochs: Epochs, head: int) -> RunLog:
@@ -132,8 +134,15 @@ class SqliteJournal:
     def publish_state(self, run_log: RunLog) -> None:
         """There is no other node."""
 
+    def announce(self, run_log: RunLog, channel: str, payload: bytes) -> None:
+        """There is no other node."""
+
     async def erase(self, run_id: str) -> None:
         """Its rows are all there is."""
+
+    def fence(self, run_log: RunLog) -> int:
+        """See the contract."""
+        return self._fences[run_log]
 
     def holds_back(self, run_log: RunLog) -> bool:
         """A lone node is never suspended, and its log is what it says it is."""
@@ -201,6 +210,7 @@ class SqliteJournal:
         self._begins.pop(run_log, None)
         self._checkpoints.pop(run_log, None)
         self._sent.pop(run_log, None)
+        self._fences.pop(run_log, None)
         self._on_way.discard(run_log)
 
     async def read(self, run_log: RunLog, after: int, max_bytes: int) -> list[bytes] | None:
@@ -226,6 +236,13 @@ class SqliteJournal:
     async def conclude(self, run: LiveRun, terminal: bytes, number: int) -> None:
         """The last process wrote the row and died before the log: the stored bytes are appended."""
         await self._writer.submit(records.append_chunks([(run.id, number, number, terminal)]))
+
+    async def verify(self) -> None:
+        """They cannot be anywhere else."""
+
+    async def find_all(self, run_ids: Sequence[str]) -> dict[str, LiveRun | None]:
+        """See `find`."""
+        return dict.fromkeys(run_ids)
 
     async def find(self, run_id: str) -> LiveRun | None:
         """Every run that lives is one of this process."""

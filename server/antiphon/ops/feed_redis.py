@@ -19,6 +19,7 @@ from redis.exceptions import RedisError
 
 from antiphon.bus.redis.keys import feed, feed_part, lifecycle_channel
 from antiphon.errors import BusError
+from antiphon.journal.redis.scripts import Call, run_script, run_scripts
 from antiphon.ops.feed_outbox import FeedOutbox, Outgoing
 from antiphon.ops.feed_scripts import APPEND, TAKE
 from antiphon.ops.lifecycle import ENDS, RING_ENTRIES, Entry, Told
@@ -128,8 +129,9 @@ class RedisFeed:
         Gives what the feed has of it: see `Lifecycle.take_over`. Raises BusError.
         """
         try:
-            n, event = await self._commands().eval(TAKE, 1, run_key(tenant, run_id), fence, self._ttl_ms)
-        except (RedisError, OSError) as error:
+            keys, arguments = (run_key(tenant, run_id),), (fence, self._ttl_ms)
+            n, event = await run_script(self._commands(), TAKE, keys, arguments)
+        except BusError as error:
             raise BusError("Redis did not say what the lifecycle feed has of a run.") from error
         return Told(int(n), event.decode())
 
@@ -173,12 +175,9 @@ class RedisFeed:
         batches = self._outbox.batches()
         tokens = {tenant: self._begin_anew.get(tenant) for tenant in batches}
         try:
-            async with self._commands().pipeline(transaction=False) as pipeline:
-                for tenant, batch in batches.items():
-                    keys, arguments = self._call(tenant, batch, tokens[tenant])
-                    pipeline.eval(APPEND, len(keys), *keys, *arguments)
-                answers = await pipeline.execute(raise_on_error=False)
-        except (RedisError, OSError) as error:
+            calls = [self._call(tenant, batch, tokens[tenant]) for tenant, batch in batches.items()]
+            answers = await run_scripts(self._commands(), calls)
+        except BusError as error:
             answers = [error] * len(batches)
         failure = None
         for tenant, answer in zip(batches, answers, strict=True):
@@ -193,10 +192,7 @@ class RedisFeed:
         self.healthy = failure is None
         return self.healthy
 
-    def _call(
-        self, tenant: str, batch: Sequence[Outgoing], token: str | None
-    ) -> tuple[list[str], list[str | bytes | int]]:
-        """Keys and arguments of APPEND."""
+    def _call(self, tenant: str, batch: Sequence[Outgoing], token: str | None) -> Call:
         keys = [feed(tenant), position_key(tenant), *(run_key(tenant, entry.run_id) for entry in batch)]
         epoch, rev = self._seen.get(tenant, ("", 0))
         arguments: list[str | bytes | int] = [
@@ -211,7 +207,7 @@ class RedisFeed:
         for entry in batch:
             ttl_ms = self._ended_ttl_ms if entry.last else self._ttl_ms
             arguments += [entry.fence, entry.n, entry.event, ttl_ms, entry.body]
-        return keys, arguments
+        return APPEND, keys, arguments
 
     def _taken(self, tenant: str, position: tuple[str, int], token: str | None) -> None:
         self._outbox.acknowledge(tenant)

@@ -1,12 +1,10 @@
-"""What Redis executes for the lifecycle feed: Lua, so that numbering, keeping and publishing are one step.
-
-Both scripts are sent whole (EVAL): one goes out every few milliseconds at most, and a server that was restarted or
-replaced has none to remember.
-"""
+"""What Redis executes for the lifecycle feed: Lua, so that numbering, keeping and publishing are one step."""
 
 from __future__ import annotations
 
-APPEND = """
+from antiphon.journal.redis.scripts import Script
+
+APPEND = Script("""
 -- KEYS: stream, position, then the run key of each entry.
 -- ARGV: token, begin anew (0 or 1), epoch and rev this node saw last, channel, entries to keep, expiry in ms;
 --       then for each entry: fence, n, event, expiry of its run key in ms, JSON without its first two fields.
@@ -55,9 +53,9 @@ for _, entry in ipairs(taken) do
   redis.call('PUBLISH', ARGV[5], entry[4])
 end
 return {epoch, rev}
-"""
+""")
 
-TAKE = """
+TAKE = Script("""
 -- KEYS: run key. ARGV: fence of the adopter, expiry in ms. Gives: n, event of the newest entry of the run.
 local known = redis.call('HMGET', KEYS[1], 'fence', 'n', 'event')
 if (tonumber(known[1]) or 0) < tonumber(ARGV[1]) then
@@ -65,4 +63,4 @@ if (tonumber(known[1]) or 0) < tonumber(ARGV[1]) then
 end
 redis.call('PEXPIRE', KEYS[1], ARGV[2])
 return {tonumber(known[2]) or 0, known[3] or ''}
-"""
+""")

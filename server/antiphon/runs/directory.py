@@ -58,8 +58,8 @@ class RunDirectory:
         self._runs: dict[str, Run] = {}
         self._turns: OrderedDict[str, Turn] = OrderedDict()
         self._turns_bytes = 0
-        self.response_of: Callable[[Followed], Awaitable[bytes]] = _as_it_stands
-        """The object of a live run as it stands, asked of its owner."""
+        self.response_of: Callable[[Followed], Awaitable[tuple[bytes, int]]] = _as_it_stands
+        """The object of a live run as it stands, asked of its owner, and the number of the log it stands at."""
         remote.own = self.own
 
     def add(self, run: Run) -> None:
@@ -83,6 +83,11 @@ class RunDirectory:
             (gone if follows else clean).update(path)
             if follows:
                 self._drop_turn(turn.response_id)
+
+    def forget_turns(self) -> None:
+        """Something may have been deleted elsewhere; turns are read from the store again."""
+        self._turns.clear()
+        self._turns_bytes = 0
 
     def remember_turn(self, turn: Turn) -> None:
         """A stored response ended and can be continued."""
@@ -176,14 +181,19 @@ class RunDirectory:
         Raises CursorError, StorageError.
         """
         run_log = source.log
-        if isinstance(after, int) and after > run_log.shown and source.run is not None:
-            await self._remote.is_at(run_log.run_id, after)
+        if isinstance(after, int) and after > run_log.shown and isinstance(source.run, RemoteRun):
+            await self._remote.is_at(source.run, after)
         first = await self._first(source) if after != "now" else 0
         plan = plan_attach(
             after, epoch, epochs=run_log.epochs, head=run_log.shown, first=first, ended=run_log.ended
         )
         if source.run is not None and plan.mode in ("snapshot", "ended"):
-            source.response = await self.response_of(source.run)
+            source.response, number = await self.response_of(source.run)
+            if plan.mode == "snapshot":
+                # What follows has to follow what is in it: it may be further than this node was when it was asked.
+                if isinstance(source.run, RemoteRun):
+                    await self._remote.is_at(source.run, number)
+                plan = AttachPlan("snapshot", number)
         return plan
 
     async def _first(self, source: Source) -> int:
@@ -287,9 +297,9 @@ def _size(turn: Turn) -> int:
     return len(turn.input) + len(turn.output) + len(turn.compacted or b"")
 
 
-async def _as_it_stands(run: Followed) -> bytes:
+async def _as_it_stands(run: Followed) -> tuple[bytes, int]:
     assert isinstance(run, Run)
-    return run.response()
+    return run.response(), run.log.head
 
 
 def live_state(run: Followed) -> dict[str, Any]:

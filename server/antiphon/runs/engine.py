@@ -70,7 +70,7 @@ class Engine:
         self._writer = writer
         self.remote = RemoteRuns(journal, bus, reader, registry, clock, settings.journal)
         self.directory = RunDirectory(reader, journal, self.remote, settings.limits.max_message_bytes)
-        self.conversations = ConversationNews(journal, bus)
+        self.conversations = ConversationNews(journal, bus, reader)
         self.held = HeldRuns(registry, self.directory, journal, reader, writer, clock, settings)
         compactor, pending_steers = Compactor(sealer), PendingSteers()
         ender = RunEnder(journal, registry, clock, settings)
@@ -94,7 +94,7 @@ class Engine:
             clock=clock,
             ids=ids,
         )
-        successors = Successors(reader, writer, self.service)
+        successors = Successors(reader, writer, bus, self.service)
         self.steering = self._steering(pending_steers, ender, successors)
         self.steering.on_waiting = lambda run: journal.checkpoint(
             run.log, checkpoint(self.parts, run, waiting=True)
@@ -164,11 +164,11 @@ class Engine:
         recovery = Recovery(
             self.journal, self._reader, self._writer, self.resumer, self.settings, self.clock, self.ids
         )
+        recovery.tell = self.registry.tell
         self.adopter = Adopter(
             bus=self.bus,
             journal=self.journal,
             reader=self._reader,
-            writer=self._writer,
             recovery=recovery,
             successors=successors,
             directory=self.directory,
@@ -189,6 +189,7 @@ class Engine:
         )
         self.ownership.owner_changed = self.company.owner_changed
         self.ownership.say_again = self.company.say_again
+        self.adopter.on_sweep = self.conversations.look_again
         self._loop.on_suspended = self.ownership.suspended
         self.bus.on_nodes_gone = self._nodes_gone
         self.bus.on_reconnected = self._reconnected
@@ -207,6 +208,8 @@ class Engine:
     def _reconnected(self) -> None:
         self.remote.look_again()
         self.company.say_again()
+        self.directory.forget_turns()
+        self.conversations.look_again_soon()
 
     def _started(self, state: RunState) -> None:
         run = self.directory.own(state.response_id)
@@ -226,7 +229,7 @@ class Engine:
         if self.bus.alone:
             await self.adopter.recover()
             return
-        await self.bus.subscribe(DELETED, lambda payload: self.directory.forget_turn(payload.decode()))
+        await self.bus.subscribe(DELETED, lambda payload: self.service.deleted(payload.decode()))
         await self.adopter.start()
         self.remote.start()
 

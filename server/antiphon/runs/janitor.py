@@ -59,3 +59,5 @@ class Janitor:
                 await self.clean()
             except StorageError as error:
                 log.warning("janitor_failed", error=str(error.__cause__))
+            except Exception:  # whatever it was must not keep old things for ever
+                log.exception("janitor_crashed")

@@ -12,6 +12,7 @@ from antiphon.core.assembly.outcome import cancelled
 from antiphon.core.connection_memory import ConnectionMemory
 from antiphon.core.history import encode_history
 from antiphon.core.principal import Principal
+from antiphon.core.response_ids import made_at
 from antiphon.errors import BusError, Draining, RequestError, StorageError
 from antiphon.journal.contract import Journal
 from antiphon.ops.registry import RunRegistry
@@ -31,6 +32,9 @@ from antiphon.store.writing import Writer
 
 log = structlog.get_logger(__name__)
 
+
+_RESERVED_S = 10.0
+"""How long a create may prepare before its key counts as free again."""
 
 DELETED = "antiphon:v1:{deleted}:hint"
 """Channel on which a node says which response was deleted: others may have its history in memory."""
@@ -123,6 +127,10 @@ class RunService:
         if known is not None:
             if await self._exists(known, principal):
                 return Started(known, self._directory.live(known, principal), False)
+            if self._clock.now() - (made_at(known) or 0.0) < _RESERVED_S:
+                raise BusError(
+                    "The same create is being started now; send this again.", headers={"retry-after": "2"}
+                )
             await self._keys.give_back(principal, key, use.digest, known)
             if (known := await self._keys.reserve(principal, key, use.digest, response_id)) is not None:
                 return Started(known, self._directory.live(known, principal), False)
@@ -179,11 +187,23 @@ class RunService:
         if not principal.may_cancel(row.creator):
             raise RequestError("Only its creator or an operator may delete this response.", code="forbidden")
         await self._writer.submit(records.delete(response_id))
-        await self._journal.erase(response_id)
         self._directory.forget(response_id)
-        self._directory.forget_turn(response_id)
+        self.deleted(response_id)
         if not self._bus.alone:
+            await self._spread_delete(response_id)
+
+    def deleted(self, response_id: str) -> None:
+        """A response was deleted, here or on another node: nothing of it may be left in memory."""
+        self._directory.forget_turn(response_id)
+        self._keys.forget(response_id)
+
+    async def _spread_delete(self, response_id: str) -> None:
+        """The row is gone, so it is deleted; what Redis still has of its log expires by itself at the latest."""
+        try:
+            await self._journal.erase(response_id)
             await self._bus.publish(DELETED, response_id.encode())
+        except BusError as error:
+            log.warning("delete_not_spread", response_id=response_id, error=str(error))
 
     async def _exists(self, response_id: str, principal: Principal) -> bool:
         if await self._directory.find(response_id, principal) is not None:
@@ -222,6 +242,10 @@ class RunService:
         steered: Sequence[dict[str, Any]],
     ) -> Run:
         self._admit(principal)
+        if create.request.stored and not self._bus.alone and not self._journal.healthy:
+            raise StorageError(
+                "The store takes nothing at present; send this again.", headers={"retry-after": "2"}
+            )
         prepared = await self._preparer.prepare(create, principal, memory, steered)
         self._admit(principal)  # preparing may have waited, and a drain may have begun
         run = self._opener.open(create, principal, prepared, response_id or self._ids.mint("resp"))

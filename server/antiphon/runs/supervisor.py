@@ -15,6 +15,9 @@ from antiphon.runs.run import Run
 
 log = structlog.get_logger(__name__)
 
+_END_WITHIN_S = 5.0
+"""How long a stop waits for the ends of runs: longer only a store or a bus that is away can make it."""
+
 _LOOK_S = 0.2
 """How often it is looked whether runs that kept the server from stopping now only wait."""
 
@@ -89,7 +92,15 @@ class Supervisor:
         for run in self._directory.live_runs():
             self.stop(run, stopped())
         if self._tasks:
-            await asyncio.wait(self._tasks)
+            await asyncio.wait(self._tasks, timeout=_END_WITHIN_S)
+        for run in self._directory.live_runs():
+            if run.task in self._tasks:
+                log.warning("run_left_behind", response_id=run.id)
+                run.lost = run.log.lost = True  # whoever takes it over ends it truthfully
+                run.left.set()
+                run.task.cancel()
+        if self._tasks:
+            await asyncio.wait(self._tasks, timeout=_END_WITHIN_S)
 
     def suspend_waiting(self) -> None:
         """Stop the runs that only wait, so that another process can go on with them."""

@@ -215,7 +215,7 @@ def attached_fields(lane: str, source: Source, plan: AttachPlan) -> dict[str, An
         "response_id": source.log.run_id,
         "stream_id": lane,
         "epoch": source.log.epochs.current,
-        "head": max(source.log.shown, 0),
+        "head": max(plan.after if plan.mode == "snapshot" else source.log.shown, 0),
         "mode": plan.mode,
         "recovered": plan.mode != "snapshot",
     }

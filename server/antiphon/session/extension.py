@@ -200,9 +200,9 @@ class Extension:
         self.presence.join(run)  # now, so that the state in the answer knows this client already
         try:
             told = await self._engine.company.said(run.id)
-            if told is not None:  # meanwhile the lane may have been taken, or the log cut short
-                plan = await self._engine.directory.plan(source, command.after, command.epoch)
-                lane = self._attachments.choose_lane(lane, response_id)
+            # Meanwhile the log may have been cut short, its owner lost and a new epoch begun, the lane taken.
+            plan = await self._engine.directory.plan(source, command.after, command.epoch)
+            lane = self._attachments.choose_lane(lane, response_id)
             newest = told is not None and told["revision"] >= run.state.revision
             state = told if told is not None and newest else live_state(run)
             self._answer_attach(command, lane, source, plan, state)

@@ -13,17 +13,21 @@ from antiphon.store.writing import StoreConnection, Work
 
 @dataclass(frozen=True, slots=True)
 class Committed:
-    """What became of a list of answers. over: the run has its terminal. others: answers that were there before."""
+    """What became of a list of answers. over: the run has its terminal. lost: another node has taken it. others:
+    answers that were there before."""
 
     over: bool = False
+    lost: bool = False
     others: tuple[Resolution, ...] = ()
 
     @property
     def won(self) -> bool:
-        return not self.over and not self.others
+        return not self.over and not self.lost and not self.others
 
 
 _ENDED = "SELECT 1 FROM responses WHERE id = ? AND terminal_event IS NOT NULL"
+_OURS = "UPDATE responses SET fence = fence WHERE id = ? AND fence <= ?"
+"""Locks the row, so that whoever takes the run over reads the answers after this, or this sees its fence."""
 _KNOWN = """
 SELECT call_id, item, principal, sender, result_id, answered_at FROM held_results WHERE run_id = ? AND call_id = ?
 """
@@ -33,12 +37,15 @@ VALUES (?, ?, ?, ?, ?, ?, ?)
 """
 
 
-def insert(run_id: str, answers: Sequence[Resolution]) -> Work[Committed]:
-    """Write all of these answers, or none if one of the calls has another one or the run has ended."""
+def insert(run_id: str, answers: Sequence[Resolution], fence: int) -> Work[Committed]:
+    """Write all of these answers, or none if one of the calls has another one, the run has ended, or a node with a
+    higher fence has taken it: that one has read the answers already."""
 
     def work(connection: StoreConnection) -> Committed:
         if connection.execute(_ENDED, (run_id,)).fetchone() is not None:
             return Committed(over=True)
+        if connection.execute(_OURS, (run_id, fence)).rowcount == 0:
+            return Committed(lost=True)
         rows = [connection.execute(_KNOWN, (run_id, answer.call_id)).fetchone() for answer in answers]
         known = [resolution(*row) for row in rows if row is not None]
         others = tuple(there for there in known if there not in answers)

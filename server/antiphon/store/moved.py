@@ -9,6 +9,8 @@ from antiphon.store import records
 from antiphon.store.records import Chunk
 from antiphon.store.writing import StoreConnection, Work
 
+_TELL_ROW = "UPDATE responses SET fence = ?, epochs = ? WHERE id = ? AND fence <= ? AND deleted = 0"
+
 Moved = Literal["kept", "deleted", "no row"]
 
 
@@ -19,10 +21,12 @@ def keep_log(run_id: str, epochs: str, fence: int, chunks: Sequence[Chunk]) -> W
     """
 
     def work(connection: StoreConnection) -> Moved:
-        if records.take_over(run_id, epochs, fence)(connection) == 0:
-            return "no row"
-        if connection.execute("SELECT deleted FROM responses WHERE id = ?", (run_id,)).fetchone()[0]:
-            return "deleted"
+        if connection.execute(_TELL_ROW, (fence, epochs, run_id, fence)).rowcount == 0:
+            row = connection.execute("SELECT deleted FROM responses WHERE id = ?", (run_id,)).fetchone()
+            if row is None:
+                return "no row"
+            if row[0]:
+                return "deleted"
         records.keep_chunks(chunks)(connection)
         return "kept"
 

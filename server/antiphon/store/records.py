@@ -194,20 +194,27 @@ def keep_chunks(chunks: Sequence[Chunk]) -> Work[None]:
     """
 
     def work(connection: StoreConnection) -> None:
+        kept: dict[str, int] = {}
         for run_id, first, last, payload in chunks:
-            connection.execute(_LOCK, (run_id,))
-            kept = connection.execute(_KEPT, (run_id,)).fetchone()[0]
-            new = first if kept is None else max(first, kept + 1)
+            if run_id not in kept:
+                connection.execute(_LOCK, (run_id,))
+                newest = connection.execute(_KEPT, (run_id,)).fetchone()[0]
+                kept[run_id] = -1 if newest is None else newest
+            new = max(first, kept[run_id] + 1)
             if new <= last:
+                kept[run_id] = last
                 events = payload if new == first else payload.split(b"\n", new - first)[-1]
                 connection.execute(_INSERT_CHUNK, (run_id, new, last, events))
 
     return work
 
 
-def end(ending: Ending, chunks: Sequence[Chunk]) -> Work[Verdict]:
-    """The guarded terminal write: row and last chunk in one transaction, or nothing where the run is decided."""
-    return _ended(ending, chunks, _END + _UNDECIDED)
+def end(ending: Ending, chunks: Sequence[Chunk], *, checkpointed: bool = True) -> Work[Verdict]:
+    """The guarded terminal write: row and last chunk in one transaction, or nothing where the run is decided.
+
+    checkpointed: the store may have a checkpoint of the run, which is forgotten.
+    """
+    return _ended(ending, chunks, _END + _UNDECIDED, checkpointed)
 
 
 def overrule(ending: Ending) -> Work[Verdict]:
@@ -215,10 +222,10 @@ def overrule(ending: Ending) -> Work[Verdict]:
 
     Not where the row's fence is higher or the response was deleted.
     """
-    return _ended(ending, (), _END + _WHATEVER_IS_THERE)
+    return _ended(ending, (), _END + _WHATEVER_IS_THERE, True)
 
 
-def _ended(ending: Ending, chunks: Sequence[Chunk], statement: str) -> Work[Verdict]:
+def _ended(ending: Ending, chunks: Sequence[Chunk], statement: str, checkpointed: bool) -> Work[Verdict]:
     def work(connection: StoreConnection) -> Verdict:
         changed = connection.execute(
             statement,
@@ -242,7 +249,7 @@ def _ended(ending: Ending, chunks: Sequence[Chunk], statement: str) -> Work[Verd
             return Verdict(False, row[0] if row else None, row[1] if row else None)
         if ending.following is not None:
             checkpoints.keep(ending.id, ending.terminal_number, ending.following)(connection)
-        else:
+        elif checkpointed:
             checkpoints.forget(connection, ending.id)
         if ending.item_ids:
             connection.executemany(_INSERT_ITEM, [(ours, ending.id, theirs) for ours, theirs in ending.item_ids])

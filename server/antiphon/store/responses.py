@@ -267,6 +267,16 @@ class ResponseReader(BoundedReader):
                 .limit(_ROWS_AT_ONCE)
             )
 
+    async def fences(self, run_ids: Sequence[str]) -> dict[str, int]:
+        """The fences of those responses that have a row."""
+        found: dict[str, int] = {}
+        for start in range(0, len(run_ids), _IDS_AT_ONCE):
+            some = responses.c.id.in_(run_ids[start : start + _IDS_AT_ONCE])
+            found |= {
+                row[0]: row[1] for row in await self._all(sa.select(responses.c.id, responses.c.fence).where(some))
+            }
+        return found
+
     async def head(self, run_id: str) -> int:
         """The last durable number, -1 if there is none."""
         rows = await self._all(sa.select(sa.func.max(journal.c.last)).where(journal.c.run_id == run_id))

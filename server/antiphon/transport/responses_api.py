@@ -91,7 +91,7 @@ class ResponsesApi:
         if plan.mode == "snapshot":
             expired = CursorError(
                 "Events after this position are gone; here is the response as it stands.",
-                extra={"epoch": source.log.epochs.current, "head": source.log.shown},
+                extra={"epoch": source.log.epochs.current, "head": plan.after},
             )
             return error_response(expired, response=orjson.Fragment(source.response))
         return self._stream(source, plan.after, caller_of(request, self._engine.ids))

@@ -61,6 +61,8 @@ _CLOCK_NAMES = (f"antiphon__{_CLOCK}", _CLOCK)
 _ASKS_FOR_LENGTH = re.compile(r"(?<!\bhow )\blong\b", re.IGNORECASE)
 _WORD = re.compile(r"[^\W_]+")
 _FEW_FIELDS = 6
+_SAID_CHARACTERS = 4_000
+"""Of what a tool gave. A demo that says 50 MB again keeps the server from everything else."""
 
 
 class DemoUpstream:
@@ -100,7 +102,7 @@ def _plan(prompt: Prompt) -> tuple[str, dict[str, Any] | None]:
     # First, because some clients send the whole history without the calls of the server.
     results = [text for name, text in prompt.outputs if name != clock]
     if results:
-        return _RESULT.format(result="; ".join(map(_told, results))), None
+        return _RESULT.format(result="; ".join(map(_told, results))[:_SAID_CHARACTERS]), None
     times = [text for name, text in prompt.outputs_since_user if name == clock]
     if clock is not None and not times and prompt.tool_choice in ("auto", "required", None):
         return "", {"type": "function", "name": clock}

@@ -7,6 +7,7 @@ import contextlib
 from collections.abc import Awaitable, Callable, Mapping
 from typing import Literal
 
+import structlog
 from redis.asyncio import Redis
 
 from antiphon.bus.channels import Listener
@@ -22,6 +23,8 @@ from antiphon.bus.tasks import end_tasks
 from antiphon.errors import BusError, StartupError
 from antiphon.ports import Clock
 from antiphon.settings_storage import BusSettings
+
+log = structlog.get_logger(__name__)
 
 NODES_TTL_MS = 24 * 3600 * 1000
 STOP_WITHIN_S = 2.0
@@ -224,7 +227,10 @@ class RedisBus:
         """Ask whether there is another master: nobody else tells a subscriber that its server was demoted."""
         while True:
             await asyncio.sleep(self._settings.lease_s / CHECKS_PER_LEASE)
-            await self._connections.master.check()
+            try:
+                await self._connections.master.check()
+            except Exception:  # a sentinel that answers nonsense must not end the asking
+                log.exception("asking for the master failed")
 
 
 async def _nothing(*_: object) -> None:

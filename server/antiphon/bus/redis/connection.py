@@ -82,8 +82,8 @@ class Connections:
         options = {**self._options, "socket_timeout": timeout_s or self._timeout_s}
         return self._class(**options)
 
-    async def open(self) -> None:
-        """Connect for the first time and look at the server. Raises StartupError."""
+    async def open(self) -> str:
+        """Connect for the first time and look at the server; what it is. Raises StartupError."""
         try:
             about = await self._about()
         except TROUBLE as error:
@@ -98,6 +98,8 @@ class Connections:
         policy = about.get("maxmemory_policy", "noeviction")
         if policy.startswith("allkeys"):
             log.warning("Redis may evict logs of live runs", maxmemory_policy=policy)
+        name = "Valkey" if "valkey_version" in about else "Redis"
+        return f"{name} {about.get('valkey_version') or about.get('redis_version')}, {policy}"
 
     async def close(self) -> None:
         """Close all of the pool. Never raises."""

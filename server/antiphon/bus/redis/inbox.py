@@ -80,6 +80,9 @@ class Inbox:
                 lasted_s = asyncio.get_running_loop().time() - began
                 failures = 1 if lasted_s > RETRY_MAX_S else failures + 1
                 log.log(30 if failures == 1 else 10, "messages of other nodes are not read now", error=str(error))
+            except Exception:  # one message that cannot be taken must not be the last; read again, it is left out
+                failures += 1
+                log.exception("a message of another node was not taken")
             finally:
                 self.healthy = False
                 with contextlib.suppress(*TROUBLE):

@@ -151,6 +151,9 @@ class Mailbox:
             except BusError as error:
                 log.debug("no look at the nodes that are waited for", error=error.message)
                 continue
+            except Exception:
+                log.exception("looking at the nodes that are waited for failed")
+                continue
             for question in list(self._questions.values()):
                 if question.letter.to in gone:
                     self._fail(question, NodeGone("The node that had the run is gone; another one takes it over."))

@@ -140,6 +140,11 @@ class Outbox:
                 log.log(30 if failures == 1 else 10, "messages are not sent yet", error=cause_of(error))
                 await asyncio.sleep(min(0.02 * 2**failures, RETRY_MAX_S) * random.uniform(0.5, 1.0))
                 continue
+            except Exception:
+                failures += 1
+                log.exception("messages are not sent yet")
+                await asyncio.sleep(RETRY_MAX_S)
+                continue
             failures = 0
             for is_there in arrived:
                 self._sent(is_there)

@@ -1,10 +1,29 @@
-"""The state of a run whose log alone says how it ended."""
+"""What a run leaves behind when it ends."""
 
 from __future__ import annotations
 
 import orjson
 
 from antiphon.core.run_state import RunState
+from antiphon.store import records
+from antiphon.store.records import Chunk, Ending, Verdict
+from antiphon.store.writing import StoreConnection, Work
+
+
+def decide(ending: Ending, epochs: str | None, whole: Chunk | None, *, behind: bool) -> Work[Verdict]:
+    """The guarded terminal write of a run whose log is in Redis.
+
+    behind: the row has an older fence, or older epochs; epochs: those, None if they did not change. A fence that
+    is higher is another node's and stays. whole: the log with its terminal, if it goes into the same transaction.
+    """
+
+    def work(connection: StoreConnection) -> Verdict:
+        if behind:
+            records.take_over(ending.id, epochs, ending.fence)(connection)
+        # Checkpoints are in Redis.
+        return records.end(ending, [whole] if whole is not None else [], checkpointed=False)(connection)
+
+    return work
 
 
 def ended_state(state: RunState, terminal: bytes, now: float, kept_s: float) -> bytes:

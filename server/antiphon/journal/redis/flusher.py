@@ -7,6 +7,7 @@ stands, and what it has already is not written again.
 from __future__ import annotations
 
 import asyncio
+import math
 import random
 from collections.abc import Callable
 from typing import Any, Protocol
@@ -16,6 +17,7 @@ import structlog
 
 from antiphon.bus.redis import keys
 from antiphon.errors import BusError
+from antiphon.journal.redis.exchange import Command
 from antiphon.journal.redis.live import Live, Part, Terms, take
 from antiphon.journal.redis.scripts import ERASE, Call, run_scripts
 from antiphon.ports import Clock
@@ -63,9 +65,12 @@ class Flusher:
         self._terms = terms
         self._due: dict[Live, None] = {}
         self._leaving: list[str] = []
+        self._news: list[Command] = []
         self._erasing: list[Call] = []
         self._kept_at = clock.monotonic()
         self._timer: asyncio.TimerHandle | None = None
+        self._flushed_at = -math.inf
+        """When the last pipeline began to be put together, by the loop's clock."""
         self._go = asyncio.Event()
         self._task: asyncio.Task[None] | None = None
         self.on_gone: Callable[[Live], None]
@@ -97,6 +102,15 @@ class Flusher:
         else:
             self._soon()
 
+    def tell(self, live: Live) -> None:
+        """Publish the news of a run with the next pipeline, if it can be found."""
+        if live.news is None or not live.can_be_found:
+            return
+        (channel, payload), live.news = live.news, None
+        command = self._bus.publish_command if keys.is_tagged(channel) else "PUBLISH"
+        self._news.append((command, channel, payload))
+        self._soon()
+
     def forget(self, live: Live, *, leaves: bool, erase: bool = False) -> None:
         """Write no more of a run. leaves: it is no longer this node's. erase: nobody may find its log."""
         self._due.pop(live, None)
@@ -110,7 +124,9 @@ class Flusher:
 
     def _soon(self) -> None:
         if self._timer is None and self._task is not None:
-            self._timer = asyncio.get_running_loop().call_later(self._flush_s, self._go.set)
+            loop = asyncio.get_running_loop()
+            # Who was silent is written at once: only what follows waits, so that it goes together.
+            self._timer = loop.call_at(max(loop.time(), self._flushed_at + self._flush_s), self._go.set)
 
     async def _run(self) -> None:
         attempt = 0
@@ -121,6 +137,7 @@ class Flusher:
                 self._timer.cancel()
                 self._timer = None
             await self._until_held()
+            self._flushed_at = asyncio.get_running_loop().time()
             try:
                 await self._flush()
                 self.refused = False
@@ -135,7 +152,7 @@ class Flusher:
                 log.exception("journal_crashed")
                 await asyncio.sleep(_RETRY_S[-1])
                 self._go.set()
-            if self._due or self._leaving or self._erasing:
+            if self._due or self._leaving or self._erasing or self._news:
                 self._soon()
 
     async def _until_held(self) -> None:
@@ -149,7 +166,8 @@ class Flusher:
         parts = self._take()
         leaving, self._leaving = self._leaving, []
         erasing, self._erasing = self._erasing, []
-        before = self._before(parts, leaving)
+        news, self._news = self._news, []
+        before = [*self._before(parts, leaving), *news]
         calls = [part.call for part in parts] + erasing
         if not calls and not before:
             return
@@ -158,6 +176,7 @@ class Flusher:
         except BaseException:
             self._leaving += leaving
             self._erasing += erasing
+            self._news = news + self._news
             for part in parts:
                 self._give_back(part)
             raise
@@ -184,14 +203,14 @@ class Flusher:
                 break
         return parts
 
-    def _before(self, parts: list[Part], leaving: list[str]) -> list[list[Any]]:
+    def _before(self, parts: list[Part], leaving: list[str]) -> list[Command]:
         """Commands that come first: a run is listed before it has a log, and stays listed until it has ended.
 
         Every key runs out some time, so that nothing stays of a cluster that is never started again.
         """
         own = keys.node_runs(self._bus.node)
         ttl_ms = int(self._ttl_s * 1000)
-        commands: list[list[Any]] = []
+        commands: list[Command] = []
         joining = [part.live.run_id for part in parts if not part.live.registered]
         if joining:
             commands += [["SADD", own, *joining]]
@@ -200,7 +219,7 @@ class Flusher:
             self._kept_at = self._clock.monotonic()
         if leaving:
             commands += [["SREM", own, *leaving]]
-        if ending := [part.live.run_id for part in parts if part.ends and part.live.log.stored]:
+        if ending := [part.live.run_id for part in parts if part.to_be_moved]:
             now_ms = int(self._clock.now() * 1000)
             pairs = [value for run_id in ending for value in (now_ms, run_id)]
             commands += [["ZADD", keys.ENDED, *pairs], ["PEXPIRE", keys.ENDED, ttl_ms]]

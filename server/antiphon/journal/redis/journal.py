@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import dataclasses
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 import structlog
 
@@ -16,7 +16,7 @@ from antiphon.errors import StorageError
 from antiphon.journal.contract import Hint, LiveRun, RunLost
 from antiphon.journal.log import RunLog
 from antiphon.journal.redis import hints
-from antiphon.journal.redis.ending import ended_state
+from antiphon.journal.redis.ending import decide, ended_state
 from antiphon.journal.redis.flusher import Flusher, RedisSide
 from antiphon.journal.redis.live import Live, Mode, Part, Terminal, Terms
 from antiphon.journal.redis.meta import encode_epochs
@@ -27,10 +27,9 @@ from antiphon.journal.redis.trimming import Trimmer
 from antiphon.journal.redis.waiting import LOOK_S, Waiting
 from antiphon.ports import Clock, Ids
 from antiphon.settings import Settings
-from antiphon.store import records
 from antiphon.store.records import Ending, IdempotencyRecord, NewResponse, Verdict
 from antiphon.store.responses import ResponseReader
-from antiphon.store.writing import StoreConnection, Writer
+from antiphon.store.writing import Writer
 
 log = structlog.get_logger(__name__)
 
@@ -47,7 +46,7 @@ _CLOSE_WITHIN_S = 5.0
 
 
 class RedisJournal:
-    """See `journal/contract.py: Journal`. on_ended: called with a stored run whose terminal is in its log."""
+    """See `journal/contract.py: Journal`. on_ended: called with a run whose log is to be moved to the store."""
 
     def __init__(
         self, bus: RedisSide, writer: Writer, reader: ResponseReader, settings: Settings, clock: Clock, ids: Ids
@@ -63,7 +62,7 @@ class RedisJournal:
         """Terminals of unstored runs that are in their logs, until whoever ends the run is told."""
         ttl_ms = int(settings.bus.live_log_ttl_s * 1000)
         grace_ms = int(max(settings.store.grace_s, _READ_WITHIN_S) * 1000)
-        self._terms = (settings.bus.hint_bytes, ttl_ms, grace_ms)
+        self._terms = (settings.bus.hint_bytes, ttl_ms, grace_ms, int(settings.bus.linger_s * 1000))
         self._flusher = Flusher(
             bus, clock, flush_s=settings.bus.flush_ms / 1000, ttl_s=settings.bus.live_log_ttl_s, terms=self._now
         )
@@ -126,7 +125,7 @@ class RedisJournal:
                 run_log.fork(head + 1, epochs)
         mode: Mode = "new" if head == BEFORE_FIRST else "on"
         born = head == BEFORE_FIRST and fence == 1
-        self._lives[run_log] = Live(run_log, state, fence, acked=head, mode=mode, born=born)
+        self._lives[run_log] = Live(run_log, state, fence, acked=head, mode=mode, born=born, row_fence=fence)
         return run_log
 
     def open_ended(self, run_id: str, epochs: Epochs, head: int) -> RunLog:
@@ -154,6 +153,12 @@ class RedisJournal:
             live.state_due = True
             if live.acked > BEFORE_FIRST or run_log.head > BEFORE_FIRST:
                 self._changed(live)
+
+    def announce(self, run_log: RunLog, channel: str, payload: bytes) -> None:
+        live = self._lives.get(run_log)
+        if live is not None:
+            live.news = (channel, payload)
+            self._flusher.tell(live)
 
     def append(self, run_log: RunLog, events: list[bytes], first: int, *, last: bool = False) -> None:
         live = self._lives.get(run_log)
@@ -185,21 +190,19 @@ class RedisJournal:
     async def end(self, run_log: RunLog, ending: Ending, within_s: float) -> Verdict:
         live = self._open(run_log)
         await self._settle(live, within_s)
-        fence = live.fence
-        epochs = encode_epochs(run_log.epochs).decode() if live.epochs_changed else None
-        mine = dataclasses.replace(ending, fence=fence)
-
-        def work(connection: StoreConnection) -> Verdict:
-            # After a suspension the row's fence is behind ours; a higher one is another node's and stays.
-            records.take_over(ending.id, epochs, fence)(connection)
-            return records.end(mine, [])(connection)
-
+        epochs = run_log.epochs
+        mine = dataclasses.replace(ending, fence=live.fence)
+        behind = live.epochs_changed or live.fence != live.row_fence  # a suspension raises it
+        changed = encode_epochs(epochs).decode() if live.epochs_changed else None
+        whole = live.whole(ending.terminal_event)
+        work = decide(mine, changed, whole, behind=behind)
         try:
             verdict = await asyncio.shield(self._writer.submit(work))
         except StorageError:
             self._rows.refused = True
             raise
         self._rows.refused = False
+        live.kept = verdict.won and whole is not None and run_log.epochs is epochs
         if not verdict.won and verdict.terminal_number != run_log.head + 1:
             # Another node has the run, or has ended it elsewhere in its log.
             self._lose(live)
@@ -265,16 +268,17 @@ class RedisJournal:
     # What the flusher and the rows tell
 
     def _now(self) -> Terms:
-        return Terms(self._bus.node, self._bus.publish_command, *self._terms)
+        return Terms(self._bus.node, self._bus.publish_command, *self._terms, now=self._clock.monotonic())
 
     def _taken(self, part: Part, log_bytes: int) -> None:
         live = part.live
         live.took(part, log_bytes)
+        self._flusher.tell(live)
         if part.ends:
             self._forget(live, leaves=True)
-            if live.log.stored:
+            if part.to_be_moved:
                 self.on_ended(live.run_id)
-            elif live.terminal is not None and not live.log.ended:
+            elif live.terminal is not None and not (live.log.stored or live.log.ended):
                 self._decided[live.log] = live.terminal.event
         else:
             self._trimmer.grown(live)
@@ -306,6 +310,7 @@ class RedisJournal:
         live.registered = True
 
     def _row_written(self, live: Live) -> None:
+        self._flusher.tell(live)
         if live.version > live.written:
             self._flusher.due(live)
         live.wake()
@@ -337,6 +342,14 @@ class RedisJournal:
     async def find(self, run_id: str) -> LiveRun | None:
         return await self._owning.find(run_id)
 
+    async def verify(self) -> None:
+        lives = [live for live in self._lives.values() if live.acked > BEFORE_FIRST and not live.over]
+        for run_log in await self._owning.missing([live.log for live in lives]):
+            self.publish_state(run_log)  # that write finds it gone
+
+    async def find_all(self, run_ids: Sequence[str]) -> dict[str, LiveRun | None]:
+        return await self._owning.find_all(run_ids)
+
     async def owned_by(self, node: str) -> list[LiveRun]:
         return await self._owning.owned_by(node)
 
@@ -357,7 +370,12 @@ class RedisJournal:
                 continue
             if answer[0] == b"lost":
                 self._lose(live)
-            elif answer[0] == b"ok":
+                continue
+            # Nodes that took this one for dead may have forgotten it, and with it the list of what it owns.
+            live.registered = False
+            if live.acked > BEFORE_FIRST:
+                self._changed(live)
+            if answer[0] == b"ok":
                 live.fence = int(answer[1])
             elif live.acked > BEFORE_FIRST:
                 live.fence += 1

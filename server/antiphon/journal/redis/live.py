@@ -4,20 +4,25 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import math
 from dataclasses import dataclass
 from typing import Any, Literal
 
 import orjson
 
 from antiphon.bus.redis import keys
-from antiphon.core.cursor import Epochs
+from antiphon.core.cursor import BEFORE_FIRST, Epochs
 from antiphon.core.run_state import RunState
 from antiphon.journal.log import RunLog
 from antiphon.journal.redis.meta import encode_epochs
 from antiphon.journal.redis.scripts import APPEND, Call
+from antiphon.store.records import Chunk
 
 _ENTRY_BYTES = 1024 * 1024
 """Events of one stream entry together; a longer backlog goes in several."""
+
+_WHOLE_BYTES = 256 * 1024
+"""A log up to this size is kept together with its end, in one row: it need not be moved."""
 
 Mode = Literal["new", "on", "over"]
 
@@ -39,9 +44,11 @@ class Live:
     acked: last number that Redis has taken. mode: see `scripts.APPEND`. version: raised by every change;
     written: the one that Redis has taken. described: epochs and kind of the run stand in the meta. checkpoint: the
     newest one. unsent_bytes: events that Redis has not taken. log_bytes: its size in Redis. born: it began here.
-    registered: it stands in the node's set of runs. row: writes its row, None if that was there before. gated:
-    nothing of it may go to Redis before its row. epochs_changed: the row's are older. over: closed or lost.
-    leaves: what is over is no longer this node's.
+    trimmed: some of it may have been moved to the store. registered: it stands in the node's set of runs. row:
+    writes its row, None if that was there before. gated: nothing of it may go to Redis before its row. awaits_row:
+    its row is not written yet. row_fence: the one in its row. epochs_changed: the row's are older. kept: the store
+    has the whole log. news: channel and payload of what is published once it can be found. renewed_at: when its
+    keys last got their expiry, by `Terms.now`. over: closed or lost. leaves: what is over is no longer this node's.
     """
 
     log: RunLog
@@ -59,10 +66,16 @@ class Live:
     unsent_bytes: int = 0
     log_bytes: int = 0
     born: bool = False
+    trimmed: bool = False
     registered: bool = False
     row: asyncio.Task[None] | None = None
     gated: bool = False
+    awaits_row: bool = False
+    row_fence: int = 0
     epochs_changed: bool = False
+    kept: bool = False
+    news: tuple[str, bytes] | None = None
+    renewed_at: float = -math.inf
     over: bool = False
     leaves: bool = False
     changed: asyncio.Event | None = None
@@ -70,6 +83,11 @@ class Live:
     @property
     def run_id(self) -> str:
         return self.log.run_id
+
+    @property
+    def can_be_found(self) -> bool:
+        """Whether other nodes see it in Redis and in the store."""
+        return self.acked > BEFORE_FIRST and not self.awaits_row
 
     def wake(self) -> None:
         """Something that somebody may wait for has happened."""
@@ -88,6 +106,13 @@ class Live:
     def shows(self, terminal: bytes) -> bool:
         """Whether the run has ended with this terminal, or may still do so."""
         return not self.log.ended or self.log.since(self.log.head) == [terminal]
+
+    def whole(self, terminal: bytes) -> Chunk | None:
+        """All events with the terminal that follows, where they are few and none of them is in the store."""
+        if not self.born or self.trimmed or self.log.first > 0 or self.log_bytes + len(terminal) > _WHOLE_BYTES:
+            return None
+        events = [*self.log.since(0), terminal]
+        return self.run_id, 0, len(events) - 1, b"\n".join(events)
 
     def took(self, part: Part, log_bytes: int) -> None:
         """Redis has taken a part."""
@@ -108,6 +133,7 @@ class Live:
         """It is not known what of the last flush was written: what may be written twice is."""
         self.described = False
         self.state_due = True
+        self.renewed_at = -math.inf
         self.checkpoint_due = self.checkpoint is not None
 
     def restart(self, token: str) -> None:
@@ -116,6 +142,7 @@ class Live:
         self.mode = "over"
         self.registered = False
         self.epochs_changed = True
+        self.kept = False
         self.version += 1
         self.written_up_to(self.log.first - 1)
 
@@ -136,16 +163,25 @@ class Part:
     ends: bool
     call: Call
 
+    @property
+    def to_be_moved(self) -> bool:
+        """Whether the log is to be moved to the store from here on."""
+        return self.ends and self.live.log.stored and not self.live.kept
+
 
 @dataclass(frozen=True, slots=True)
 class Terms:
-    """What the calls of a node have in common."""
+    """What the calls of a node have in common. ttl_ms, grace_ms, linger_ms: expiry of the keys of a run, of an
+    unstored one that has ended, and of one whose log is in the store. now: monotonic seconds.
+    """
 
     node: str
     publish_command: str
     hint_bytes: int
     ttl_ms: int
     grace_ms: int
+    linger_ms: int
+    now: float
 
 
 def take(live: Live, terms: Terms) -> Part:
@@ -157,9 +193,6 @@ def take(live: Live, terms: Terms) -> Part:
         events.append(live.terminal.event)
         size += len(live.terminal.event)
     fields = _fields(live, whole, ends)
-    ttl_ms = terms.ttl_ms
-    if ends and not live.log.stored:
-        ttl_ms = terms.grace_ms
     last = first + len(events) - 1
     args = [
         terms.node,
@@ -168,7 +201,7 @@ def take(live: Live, terms: Terms) -> Part:
         first,
         last,
         b"\n".join(events),
-        ttl_ms,
+        _expiry_ms(live, terms, ends, bool(events)),
         terms.publish_command,
         1 if live.mode == "over" or (whole and (live.state_due or ends or not live.described)) else 0,
         terms.hint_bytes,
@@ -182,6 +215,19 @@ def take(live: Live, terms: Terms) -> Part:
     return Part(
         live, live.fence, first, last, size, live.version if whole else -1, ends, (APPEND, call_keys, args)
     )
+
+
+def _expiry_ms(live: Live, terms: Terms, ends: bool, has_events: bool) -> int:
+    """What the keys of a run get with its next part, 0: they keep what they have."""
+    if ends and not live.log.stored:
+        return terms.grace_ms
+    if ends and live.kept:
+        return terms.linger_ms
+    if live.mode == "on" and not ends and (terms.now - live.renewed_at) * 1000 < terms.ttl_ms / 8:
+        return 0
+    if has_events:  # else there may be no stream yet that could get it
+        live.renewed_at = terms.now
+    return terms.ttl_ms
 
 
 def _events(live: Live, first: int) -> tuple[list[bytes], int, bool]:

@@ -9,6 +9,9 @@ import orjson
 from antiphon.core.cursor import Epochs
 from antiphon.journal.contract import LiveRun
 
+LOOKED_AT = ("owner", "fence", "epochs", "head", "first", "stored", "ended", "state")
+"""What a look at a run reads. A checkpoint may be megabytes, and only who adopts the run needs it."""
+
 
 def live_run(run_id: str, meta: Mapping[bytes, bytes]) -> LiveRun | None:
     """The run that a meta hash describes; None if there is none, or it is no longer whole."""

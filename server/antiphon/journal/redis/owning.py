@@ -10,11 +10,12 @@ from typing import Any
 from antiphon.bus.redis import keys
 from antiphon.errors import BusError, StorageError
 from antiphon.journal.contract import LiveRun
+from antiphon.journal.log import RunLog
 from antiphon.journal.redis import hints
 from antiphon.journal.redis.exchange import ask, ask_all
 from antiphon.journal.redis.flusher import RedisSide
 from antiphon.journal.redis.live import Live
-from antiphon.journal.redis.meta import encode_epochs, live_run
+from antiphon.journal.redis.meta import LOOKED_AT, encode_epochs, live_run
 from antiphon.journal.redis.scripts import ADOPT, CONCLUDE, RELEASE, RETAKE, Call, run_script, run_scripts
 from antiphon.ports import Clock
 from antiphon.store import records
@@ -22,6 +23,9 @@ from antiphon.store.responses import ResponseReader
 from antiphon.store.writing import Writer
 
 _RUNS_AT_ONCE = 100
+
+_OWNED_AT_ONCE = 400
+"""Runs of a node that are given at a time: each brings its state and its checkpoint."""
 
 
 class Ownership:
@@ -40,6 +44,24 @@ class Ownership:
     async def find(self, run_id: str) -> LiveRun | None:
         """See `Journal.find`."""
         return (await self._look([run_id]))[0]
+
+    async def find_all(self, run_ids: Sequence[str]) -> dict[str, LiveRun | None]:
+        """See `Journal.find_all`."""
+        found: dict[str, LiveRun | None] = {}
+        for start in range(0, len(run_ids), _RUNS_AT_ONCE):
+            some = run_ids[start : start + _RUNS_AT_ONCE]
+            found |= zip(some, await self._look(some), strict=True)
+        return found
+
+    async def missing(self, logs: Sequence[RunLog]) -> list[RunLog]:
+        """Those that lack one of their keys. Raises BusError."""
+        gone: list[RunLog] = []
+        for start in range(0, len(logs), _RUNS_AT_ONCE):
+            some = logs[start : start + _RUNS_AT_ONCE]
+            looks = [("EXISTS", keys.run_meta(log.run_id), keys.run_log(log.run_id)) for log in some]
+            there = await ask_all(self._bus.commands, looks)
+            gone += [log for log, count in zip(some, there, strict=True) if count < 2]
+        return gone
 
     async def erase(self, run_id: str) -> None:
         """See `Journal.erase`."""
@@ -63,6 +85,8 @@ class Ownership:
                 ]
             owned += [run for run in found if run is not None and run.owner == node and not run.ended]
             await self._tidy(node, place, dict(zip(some, found, strict=True)))
+            if len(owned) >= _OWNED_AT_ONCE:
+                break
         return owned
 
     async def _without_log(self, run_id: str, node: str) -> LiveRun | None:
@@ -122,7 +146,7 @@ class Ownership:
             raise
         if run.owner != self._bus.node:
             await self._do("SREM", keys.node_runs(run.owner) if run.owner else keys.RELEASED, run.id)
-        found = await self.find(run.id)
+        found = live_run(run.id, await self._do("HGETALL", keys.run_meta(run.id)))
         if found is None or found.owner != self._bus.node:
             return None
         return dataclasses.replace(found, stored=stored)
@@ -141,7 +165,10 @@ class Ownership:
         await self.release(run_id, fence)
 
     async def retake(self, lives: Sequence[Live]) -> list[tuple[Live, list[Any]]]:
-        """Raise the fence of runs that are this node's; the script's answer for each. Raises BusError."""
+        """Raise the fence of runs that are this node's; the script's answer for each. Raises StorageError.
+
+        Where Redis has forgotten a run, its row still knows whether another node had taken it.
+        """
         calls: list[Call] = [
             (RETAKE, (keys.run_meta(live.run_id),), (self._bus.node, live.fence)) for live in lives
         ]
@@ -152,7 +179,9 @@ class Ownership:
                 if isinstance(reply, Exception):
                     raise BusError("Redis refused to give a run back.") from reply
                 answers.append((live, reply))
-        return answers
+        gone = [live.run_id for live, reply in answers if reply[0] == b"gone" and live.log.stored]
+        fences = await self._reader.fences(gone) if gone else {}
+        return [(live, [b"lost"] if fences.get(live.run_id, 0) > live.fence else reply) for live, reply in answers]
 
     async def release(self, run_id: str, fence: int) -> bool:
         """Nobody owns the run from here on; False if another node does. Raises BusError."""
@@ -177,8 +206,13 @@ class Ownership:
         return done
 
     async def _look(self, run_ids: Sequence[str]) -> list[LiveRun | None]:
-        metas = await ask_all(self._bus.commands, [("HGETALL", keys.run_meta(run_id)) for run_id in run_ids])
-        return [live_run(run_id, meta) for run_id, meta in zip(run_ids, metas, strict=True)]
+        looks = [("HMGET", keys.run_meta(run_id), *LOOKED_AT) for run_id in run_ids]
+        metas = await ask_all(self._bus.commands, looks)
+        named = [{name.encode(): value for name, value in zip(LOOKED_AT, meta, strict=True)} for meta in metas]
+        return [
+            live_run(run_id, {name: value for name, value in meta.items() if value is not None})
+            for run_id, meta in zip(run_ids, named, strict=True)
+        ]
 
     async def _list(self, command: str, place: str, *entry: str | int) -> None:
         """Put a run into a set that runs out some time."""

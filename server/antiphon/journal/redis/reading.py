@@ -10,8 +10,8 @@ from antiphon.journal.redis.exchange import ask, ask_all
 from antiphon.journal.redis.flusher import RedisSide
 from antiphon.store.responses import ResponseReader
 
-FIRST_ENTRIES = 16
-"""Entries asked for in a first step, when nobody knows yet how big they are."""
+FIRST_ENTRIES = 2
+"""Entries asked for in a first step, when nobody knows yet how big they are: each may hold the largest event."""
 
 _MOST_ENTRIES = 256
 _STEP_BYTES = 1024 * 1024

@@ -33,7 +33,7 @@ class RowKeeper:
 
     def begin(self, live: Live, row: NewResponse, key: IdempotencyRecord | None) -> None:
         """Write a row. One that decides whose key it is comes first: a loser must leave nothing in the log."""
-        live.gated = key is not None
+        live.gated, live.awaits_row = key is not None, True
         live.row = asyncio.get_running_loop().create_task(self._write(live, row, key), name=f"row {live.run_id}")
         live.row.add_done_callback(lambda task: _done(live, task))
 
@@ -55,7 +55,7 @@ class RowKeeper:
             await asyncio.sleep(_RETRY_S[min(attempt, len(_RETRY_S) - 1)] * random.uniform(0.5, 1.5))
             attempt += 1
         self.refused = False
-        live.gated = False
+        live.gated = live.awaits_row = False
         self._written(live)
 
 

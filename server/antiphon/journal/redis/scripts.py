@@ -28,19 +28,22 @@ class Script:
 
 
 APPEND = Script("""
--- KEYS meta, log, hints. ARGV node, fence, mode, first, last, payload, ttl in ms, publish command, more,
--- hint bytes, then pairs for meta. mode: 'new' (there may be none yet), 'on' (there must be one), 'over' (written
--- again from first). Gives {'ok', bytes of the log}, {'lost', owner, fence}, {'head', head}, {'gone'}, {'ended'}.
-local known = redis.call('HMGET', KEYS[1], 'owner', 'fence', 'head', 'first', 'ended')
+-- KEYS meta, log, hints. ARGV node, fence, mode, first, last, payload, ttl in ms (0: as it was), publish command,
+-- more, hint bytes, then pairs for meta. mode: 'new' (there may be none yet), 'on' (there must be one), 'over'
+-- (written again from first). Gives {'ok', bytes of the log}, {'lost', owner, fence}, {'head', head}, {'gone'} or
+-- {'ended'}.
+local known = redis.call('HMGET', KEYS[1], 'owner', 'fence', 'head', 'first', 'ended', 'bytes')
 local fence, mode, first, payload = tonumber(ARGV[2]), ARGV[3], tonumber(ARGV[4]), ARGV[6]
 local there = known[2]
+local streamed, size = false, 0
 if there then
   local theirs = tonumber(there)
   if theirs > fence or (theirs == fence and known[1] ~= ARGV[1]) then return {'lost', known[1], theirs} end
   if mode ~= 'over' then
     if known[5] == '1' then return {'ended'} end
     local head = tonumber(known[3])
-    if tonumber(known[4]) <= head and redis.call('EXISTS', KEYS[2]) == 0 then return {'gone'} end
+    streamed, size = tonumber(known[4]) <= head, tonumber(known[6]) or 0
+    if streamed and payload == '' and redis.call('EXISTS', KEYS[2]) == 0 then return {'gone'} end
     if head ~= first - 1 then return {'head', head} end
   end
 elseif mode == 'on' then
@@ -48,19 +51,28 @@ elseif mode == 'on' then
 end
 if mode == 'over' or not there then
   redis.call('DEL', KEYS[1], KEYS[2])
-  redis.call('HSET', KEYS[1], 'first', ARGV[4], 'bytes', 0)
+  redis.call('HSET', KEYS[1], 'first', ARGV[4])
 end
-if payload ~= '' then redis.call('XADD', KEYS[2], string.format('%d-0', first + 1), 'p', payload) end
-redis.call('HSET', KEYS[1], 'owner', ARGV[1], 'fence', ARGV[2], 'head', ARGV[5], unpack(ARGV, 11))
-local bytes = redis.call('HINCRBY', KEYS[1], 'bytes', #payload)
-redis.call('PEXPIRE', KEYS[1], ARGV[7])
-redis.call('PEXPIRE', KEYS[2], ARGV[7])
+if payload ~= '' then
+  local id = string.format('%d-0', first + 1)
+  if not streamed then
+    redis.call('XADD', KEYS[2], id, 'p', payload)
+  elseif not redis.call('XADD', KEYS[2], 'NOMKSTREAM', id, 'p', payload) then
+    return {'gone'}
+  end
+end
+size = size + #payload
+redis.call('HSET', KEYS[1], 'owner', ARGV[1], 'fence', ARGV[2], 'head', ARGV[5], 'bytes', size, unpack(ARGV, 11))
+if ARGV[7] ~= '0' then
+  redis.call('PEXPIRE', KEYS[1], ARGV[7])
+  redis.call('PEXPIRE', KEYS[2], ARGV[7])
+end
 if payload ~= '' or ARGV[9] == '1' then
   local hint = ARGV[4] .. ' ' .. ARGV[5] .. ' ' .. ARGV[9] .. '\\n'
   if #payload <= tonumber(ARGV[10]) then hint = hint .. payload end
   redis.call(ARGV[8], KEYS[3], hint)
 end
-return {'ok', bytes}
+return {'ok', size}
 """)
 
 ADOPT = Script("""

@@ -73,6 +73,7 @@ class Trimmer:
         if not going:
             return 0
         if live.log.stored:
+            live.trimmed = True
             await asyncio.shield(self._writer.submit(records.keep_chunks(merger.finish())))
         stays = page[going]
         first = "" if live.log.stored else number_of(stays)

@@ -25,6 +25,7 @@ from antiphon.runs.elsewhere.verbs import (
     ReleaseClaim,
     RenewClaim,
     Show,
+    Shown,
     SteerRun,
     Verb,
 )
@@ -151,12 +152,12 @@ class Reach:
 
         stored_only: one that was not stored is unknown. Raises RequestError `response_not_found`.
         """
-        return await self._carry_out(Show(response_id, principal, stored_only))
+        return (await self._carry_out(Show(response_id, principal, stored_only)))[0]
 
-    async def response_of(self, run: Followed) -> bytes:
-        """The same, of a run that the caller has found already."""
+    async def response_of(self, run: Followed) -> Shown:
+        """The same, of a run that the caller has found already, with the number of the log it stands at."""
         anybody = Principal("system", run.state.tenant, "admin")
-        return await self.response(run.id, anybody)
+        return await self._carry_out(Show(run.id, anybody))
 
     async def last_number(self, response_id: str, principal: Principal) -> int:
         """The last number of a log, 0 if there is none that this principal may see."""

@@ -9,6 +9,7 @@ from collections.abc import Callable
 import orjson
 
 from antiphon.core.principal import Principal
+from antiphon.core.response_ids import made_at
 from antiphon.errors import BusError, NodeGone, StorageError
 from antiphon.journal.contract import Journal, LiveRun
 from antiphon.journal.log import RunLog
@@ -20,10 +21,16 @@ from antiphon.runs.run import Followed, Run
 from antiphon.settings_storage import JournalSettings
 from antiphon.store.responses import ResponseReader
 
-_IDLE_S = 4.0
-"""How long a mirror stays that nobody follows any more."""
+_IDLE_S = 20.0
+_ENDED_IDLE_S = 2.0
+"""How long a mirror stays that nobody follows any more: longer than whoever found it may take to begin."""
 
-_YOUNG_S = 2.0
+_TIDY_S = 1.0
+
+_ENDED_FRESH_S = 1.0
+"""How long the mirror of an ended run is believed: it may expire, or move to the store."""
+
+_YOUNG_S = 10.0
 _YOUNG_WAIT_S = 0.5
 _YOUNG_LOOK_S = 0.02
 """A client may know an id or a number before this node does: it is looked for again, for so long."""
@@ -58,9 +65,6 @@ class RemoteRuns:
         self._settings = settings
         self._tailers: dict[str, Tailer] = {}
         self._opening: dict[str, asyncio.Lock] = {}
-        self._idle_since: dict[str, float] = {}
-        self.in_use: Callable[[str], bool] = lambda run_id: False
-        """Whether somebody here follows a run."""
         self.own: Callable[[str], Run | None] = lambda run_id: None
         """A run of this node."""
         self._task: asyncio.Task[None] | None = None
@@ -110,10 +114,7 @@ class RemoteRuns:
         lock = self._opening.setdefault(run_id, asyncio.Lock())
         try:
             async with lock:
-                known = self.get(run_id)
-                if known is not None and known.log.ended and not self.in_use(run_id):
-                    await self._drop(run_id)  # it may have expired since, or be in the store
-                    known = None
+                known = await self._still_true(run_id)
                 if known is None:
                     live = await self._look_up(run_id)
                     if live is None or not _may_see(principal, live):
@@ -127,23 +128,38 @@ class RemoteRuns:
         state = known.state
         return known if principal.may_see(state.tenant, state.principal, state.visibility) else None
 
-    async def is_at(self, run_id: str, number: int) -> None:
-        """Wait until the mirror of a run has this number, which its reader says it saw on another node.
+    async def _still_true(self, run_id: str) -> RemoteRun | None:
+        """The mirror there is, unless what it mirrors may be gone."""
+        tailer, now = self._tailers.get(run_id), asyncio.get_running_loop().time()
+        if tailer is None:
+            return None
+        stale = tailer.run.log.ended and now - tailer.begun_at >= _ENDED_FRESH_S
+        if stale or tailer.run.left.is_set():
+            await self._drop(run_id)
+            return None
+        tailer.used_at = now
+        return tailer.run
+
+    async def is_at(self, run: RemoteRun, number: int) -> None:
+        """Wait until a mirror has this number, which its reader says it saw on another node.
 
         Returns also where its living owner has no such number, or another owner began a new epoch.
         Raises BusError, and NodeGone where nobody owns the run now, so that nobody can say.
         """
-        tailer = self._tailers.get(run_id)
-        if tailer is None:
-            return
-        run, waited_s = tailer.run, 0.0
         run_log, epochs = run.log, run.log.epochs
+        loop = asyncio.get_running_loop()
+        begun, asked = loop.time(), False
         while run_log.shown < number and run_log.epochs is epochs:
-            tailer.look()
+            tailer = self._tailers.get(run.id)  # none while this node is about to take the run
+            if tailer is not None:
+                tailer.look()
             await asyncio.sleep(_YOUNG_LOOK_S)
-            waited_s += _YOUNG_LOOK_S
-            if waited_s >= _YOUNG_WAIT_S and run.owner and await self._answers(run.owner):
-                return
+            waited_s = loop.time() - begun
+            # A run that is this node's own by now is found as such when its reader comes again.
+            if run.owner not in ("", self._bus.node) and not asked and waited_s >= _YOUNG_WAIT_S:
+                asked = True
+                if await self._answers(run.owner):
+                    return
             if waited_s >= _OWNER_WAIT_S:
                 raise without_owner()
 
@@ -166,12 +182,8 @@ class RemoteRuns:
         return live
 
     def _is_young(self, run_id: str) -> bool:
-        """Its id says when it was made (UUIDv7: 48 bits of milliseconds)."""
-        try:
-            made_at = int(run_id[len("resp_") :][:12], 16) / 1000
-        except ValueError:
-            return False
-        return abs(self._clock.now() - made_at) < _YOUNG_S
+        at = made_at(run_id)
+        return at is not None and abs(self._clock.now() - at) < _YOUNG_S
 
     def follow(self, run: Run) -> RemoteRun:
         """This node's own run goes on elsewhere: its followers stay on the log and the state they have."""
@@ -231,16 +243,17 @@ class RemoteRuns:
     async def _tidy(self) -> None:
         loop = asyncio.get_running_loop()
         while True:
-            await asyncio.sleep(_IDLE_S / 4)
+            await asyncio.sleep(_TIDY_S)
             for run_id, tailer in list(self._tailers.items()):
-                if tailer.run.log.listeners or self.in_use(run_id):
-                    self._idle_since.pop(run_id, None)
-                elif loop.time() - self._idle_since.setdefault(run_id, loop.time()) >= _IDLE_S:
+                if tailer.run.log.listeners:
+                    tailer.used_at = loop.time()
+                elif loop.time() - tailer.used_at >= (_ENDED_IDLE_S if tailer.run.log.ended else _IDLE_S):
                     await self._drop(run_id)
 
     async def _drop(self, run_id: str) -> None:
-        self._idle_since.pop(run_id, None)
-        await self._tailers.pop(run_id).stop()
+        tailer = self._tailers.pop(run_id, None)
+        if tailer is not None:
+            await tailer.stop()
 
 
 def without_owner() -> NodeGone:

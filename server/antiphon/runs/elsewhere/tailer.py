@@ -20,6 +20,9 @@ log = structlog.get_logger(__name__)
 
 _PAGE_BYTES = 256 * 1024
 
+_GONE_S = 15.0
+"""How long a run may be nowhere, as while Redis comes back empty and its owner writes it again."""
+
 _LOOK_S = (1.0, 2.0)
 """Hints may be lost: without any, the journal is looked at after a time between these."""
 
@@ -48,6 +51,9 @@ class Tailer:
         self._news = asyncio.Event()
         self._reading = False
         self._was_own = was_own
+        self._missing_since = 0.0
+        self.begun_at = self.used_at = asyncio.get_running_loop().time()
+        """Loop time of its beginning, and of when somebody last asked for it or followed it."""
         self._task: asyncio.Task[None] | None = None
         self._channel = journal.hint_channel(run.id)
 
@@ -59,6 +65,7 @@ class Tailer:
         except BaseException:
             await self._bus.unsubscribe(self._channel, self._hinted)
             raise
+        self.begun_at = self.used_at = asyncio.get_running_loop().time()
         self._task = asyncio.get_running_loop().create_task(self._follow(), name=f"tail {self.run.id}")
 
     def start_late(self) -> None:
@@ -90,15 +97,15 @@ class Tailer:
     def _hinted(self, payload: bytes) -> None:
         run_log = self.run.log
         hint = self._journal.read_hint(payload)
-        if hint.events and not self._reading and hint.first == run_log.head + 1 and not run_log.ended:
-            if not hint.more:
-                run_log.relay(hint.events, hint.first)
-                return
+        is_next = hint.first == run_log.head + 1 and not run_log.ended
+        if hint.events and is_next and not hint.more and not self._reading and not self._news.is_set():
+            run_log.relay(hint.events, hint.first)
+            return
         if hint.more or hint.last > run_log.head:
             self._news.set()
 
     async def _follow(self) -> None:
-        while not self.run.log.ended:
+        while not self.run.log.ended and not self.run.left.is_set():
             with contextlib.suppress(TimeoutError):
                 async with asyncio.timeout(random.uniform(*_LOOK_S)):
                     await self._news.wait()
@@ -120,6 +127,7 @@ class Tailer:
             if live is None:
                 await self._from_store()
             else:
+                self._missing_since = 0.0
                 await self._from_journal(live)
         finally:
             self._reading = False
@@ -134,16 +142,23 @@ class Tailer:
             # A list that was replaced belongs to a log that its living owner wrote again: the events are the same.
             run_log.fork(fork if fork is not None else run_log.head + 1, live.epochs)
         self.run.first = live.first
-        row = orjson.loads(live.state)
-        news = update(self.run.state, row) or self.run.state.epoch != live.epochs.current
-        self.run.state.epoch = live.epochs.current
         self.run.owner = live.owner
+        self._enter(live.epochs.current)
+        news = update(self.run.state, orjson.loads(live.state))
+        self.run.state.epoch = live.epochs.current
         # The state is known before the events it belongs to; that the run is over is told after its last event.
         if news and not live.ended:
             self._registry.tell(self.run.state)
         await self._read_on(live.head, ended=live.ended)
         if news and live.ended:
             self._registry.tell(self.run.state)
+
+    def _enter(self, epoch: str) -> None:
+        """Say that the run goes on in another epoch, before any event of it (PROTOCOL 6.4.6)."""
+        state = self.run.state
+        if state.epoch != epoch:
+            state.epoch = epoch
+            self._registry.tell(state)
 
     async def _read_on(self, head: int, *, ended: bool) -> None:
         run_log = self.run.log
@@ -160,19 +175,30 @@ class Tailer:
 
     async def _from_store(self) -> None:
         """Redis knows nothing of it: it has ended and was moved, or its log was lost with its owner."""
-        if not self.run.stored:
+        row = await self._reader.find(self.run.id) if self.run.stored else None
+        if row is None:
+            self._nowhere()
             return
-        row = await self._reader.find(self.run.id)
-        if row is None or row.terminal_number is None:
+        if row.terminal_number is None:
             return
         if row.epochs.entries != self.run.log.epochs.entries:
             fork = extends(self.run.log.epochs, row.epochs)
             self.run.log.fork(fork if fork is not None else row.terminal_number, row.epochs)
+            self._enter(row.epochs.current)
         news = update(self.run.state, orjson.loads(row.run_state))
         await self._read_on(row.terminal_number, ended=True)
         self._end_without_log(row)
         if news:
             self._registry.tell(self.run.state)
+
+    def _nowhere(self) -> None:
+        """Neither log nor row is left: after a while its followers are told that there is nothing to wait for."""
+        now = asyncio.get_running_loop().time()
+        self._missing_since = self._missing_since or now
+        if now - self._missing_since >= _GONE_S:
+            log.warning("followed_run_gone", response_id=self.run.id)
+            self.run.log.give_up()
+            self.run.left.set()
 
     def _end_without_log(self, row: StoredResponse) -> None:
         """Its log is gone, but its end is known: who waits is shown that."""

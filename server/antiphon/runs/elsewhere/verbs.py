@@ -198,36 +198,45 @@ class SteerRun(Verb[SteerTaken]):
         raise ended_for_steers(orjson.loads(live.state)["state"])
 
 
+Shown = tuple[bytes, int]
+"""A response object as it stands, encoded, and the last event of the log that is in it."""
+
+
 @dataclass(frozen=True, slots=True)
-class Show(Verb[bytes]):
-    """The response object. stored_only: one that was not stored is unknown, as in a plain GET."""
+class Show(Verb[Shown]):
+    """The response object, and the number of the log it stands at.
+
+    stored_only: one that was not stored is unknown, as in a plain GET.
+    """
 
     kind: ClassVar[str] = "run.show"
     response_id: str
     principal: Principal
     stored_only: bool = False
 
-    async def perform(self, here: Here, on_settled: SettledListener) -> bytes:
+    async def perform(self, here: Here, on_settled: SettledListener) -> Shown:
         run = here.directory.live(self.response_id, self.principal)
         if run is None:
-            return (await here.directory.stored(self.response_id, self.principal)).response
+            row = await here.directory.stored(self.response_id, self.principal)
+            return row.response, row.terminal_number or 0
         if self.stored_only and not run.stored:
             raise not_found(self.response_id)
         return await as_it_stands(run, here.journal)
 
-    def pack_result(self, result: bytes) -> bytes:
-        return result
+    def pack_result(self, result: Shown) -> bytes:
+        return b"%d %b" % (result[1], result[0])
 
-    def read_result(self, packed: bytes) -> bytes:
-        return packed
+    def read_result(self, packed: bytes) -> Shown:
+        number, _, body = packed.partition(b" ")
+        return body, int(number)
 
-    async def after_end(self, here: Here, live: LiveRun) -> bytes:
+    async def after_end(self, here: Here, live: LiveRun) -> Shown:
         if self.stored_only:
             raise not_found(self.response_id)
         _, events = await here.journal.events(self.response_id, live.head - 1, 1)
         if not events:
             raise not_found(self.response_id)
-        return orjson.dumps(orjson.loads(events[-1])["response"])
+        return orjson.dumps(orjson.loads(events[-1])["response"]), live.head
 
 
 VERBS: dict[str, type[Verb[Any]]] = {
@@ -247,9 +256,9 @@ def read_verb(kind: str, packed: bytes) -> Verb[Any]:
     return verb(**fields)
 
 
-async def as_it_stands(run: Run, journal: Journal) -> bytes:
+async def as_it_stands(run: Run, journal: Journal) -> Shown:
     """The object of a run of this node. Raises StorageError."""
-    body = run.response()
-    if run.log.shown < run.log.head:
+    body, number = run.response(), run.log.head
+    if run.log.shown < number:
         await journal.flush(run.log)  # strict mode: say nothing the log does not show
-    return body
+    return body, number

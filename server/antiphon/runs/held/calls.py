@@ -26,7 +26,7 @@ from antiphon.core.participants import Participant, Presence
 from antiphon.core.principal import Principal
 from antiphon.core.run_state import State
 from antiphon.errors import AntiphonError, StorageError
-from antiphon.journal.contract import Journal
+from antiphon.journal.contract import Journal, RunLost
 from antiphon.ops.registry import RunRegistry
 from antiphon.ports import Clock
 from antiphon.runs.directory import RunDirectory
@@ -235,11 +235,14 @@ class HeldRuns:
         return True
 
     async def _commit(self, run: Run, answers: list[Resolution]) -> Committed:
-        """Make answers durable, then true. What the store says is what counts. Raises StorageError."""
+        """Make answers durable, then true. What the store says is what counts. Raises StorageError, RunLost."""
         committed = Committed()
         if run.stored:
             await self._journal.flush(run.log)  # an answer that is kept needs its call, and the run that waits
-            committed = await self._writer.submit(held_results.insert(run.id, answers))
+            fence = self._journal.fence(run.log)
+            committed = await self._writer.submit(held_results.insert(run.id, answers, fence))
+        if committed.lost:
+            raise RunLost(run.id)
         if not committed.over:
             self._resolved(run, committed.others or answers)
         return committed
@@ -335,6 +338,8 @@ class HeldRuns:
             return False
         try:
             return not (await self._commit(run, answers)).over
+        except RunLost:
+            return False
         except StorageError as error:
             log.warning("tool_deadline_not_stored", response_id=run.id, error=str(error.__cause__))
             await asyncio.sleep(_RETRY_S)

@@ -1,4 +1,4 @@
-"""How a run ends: the terminal is decided in one place, made durable, then shown (DESIGN "terminal")."""
+"""How a run ends: the terminal is decided in one place, made durable, then shown (ARCHITECTURE "A run")."""
 
 from __future__ import annotations
 

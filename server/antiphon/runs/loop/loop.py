@@ -43,10 +43,14 @@ class RunLoop:
                 await self._suspend(run)
             else:
                 await self._finish(run, outcome)
-        except RunLost:
+        except (RunLost, asyncio.CancelledError):
+            if not run.lost and not run.log.lost:
+                raise
             self._parts.held.close(run)
             log.warning("run_lost", response_id=run.id)
-        await self._let_go(run)
+            run.done.set()
+        finally:
+            await self._let_go(run)
 
     async def _outcome(self, run: Run) -> Outcome | None:
         """How the run ends; None where another process goes on with it. Raises RunLost."""

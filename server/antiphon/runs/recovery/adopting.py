@@ -6,12 +6,13 @@ import asyncio
 import contextlib
 import random
 from collections.abc import Awaitable, Callable, Iterator, Sequence
-from dataclasses import replace
 
 import structlog
 
+from antiphon.core.run_state import RunState
 from antiphon.errors import StorageError
 from antiphon.journal.contract import Journal, LiveRun, RunLost
+from antiphon.journal.log import RunLog
 from antiphon.ops.lifecycle import Told
 from antiphon.ops.registry import RunRegistry
 from antiphon.ports import Bus, Clock
@@ -19,18 +20,17 @@ from antiphon.runs.directory import RunDirectory
 from antiphon.runs.elsewhere.remote_runs import RemoteRuns
 from antiphon.runs.recovery.recovery import Recovery
 from antiphon.runs.steering.following import Successors
-from antiphon.store import records
 from antiphon.store.responses import ResponseReader, StoredResponse
-from antiphon.store.writing import Writer
 
 log = structlog.get_logger(__name__)
 
 _AT_ONCE = 16
 """Runs taken over at the same time: their histories are read from the store."""
 
-_SWEEP_S = 30.0
-_FORGOTTEN_S = 120.0
-"""Age from which an unfinished row that no log in the bus belongs to counts as lost."""
+_SWEEP_S = 10.0
+_FORGOTTEN_LEASES = 4
+"""An unfinished row that no log in the bus belongs to, at two looks so many leases apart, is nobody's: an owner
+that lives looks once a lease whether its logs are there."""
 
 _SUCCESSOR_S = 10.0
 """Time in which the owner of a steered run begins what follows it; then any node does."""
@@ -47,7 +47,6 @@ class Adopter:
         bus: Bus,
         journal: Journal,
         reader: ResponseReader,
-        writer: Writer,
         recovery: Recovery,
         successors: Successors,
         directory: RunDirectory,
@@ -59,26 +58,31 @@ class Adopter:
         self._bus = bus
         self._journal = journal
         self._reader = reader
-        self._writer = writer
         self._recovery = recovery
         self._successors = successors
         self._directory = directory
         self._remote = remote
         self._registry = registry
         self._clock = clock
+        self._lease_s = lease_s
         self._period_s = lease_s / 5
+        self._verified_at = clock.monotonic()
         self._room = asyncio.Semaphore(_AT_ONCE)
         self._taken: dict[str, LiveRun] = {}
         """Adopted, but the store did not take what followed: tried again."""
         self._in_work: set[str] = set()
         self._missing: dict[str, float] = {}
         """Unfinished rows without a log, and since when."""
+        self._orphans: set[str] = set()
+        """Runs that had no living owner at the last sweep."""
         self._news = asyncio.Event()
         self._tasks: list[asyncio.Task[None]] = []
         self.resting = False
         """Whether this node takes nothing, because it goes away itself."""
         self.told: Callable[[str, str, int], Awaitable[Told]] | None = None
         """Asks the shared feed what it has of a run; None without one."""
+        self.on_sweep: Callable[[], Awaitable[None]] = _nothing
+        """Whatever else has to be looked at from time to time."""
         self.sweep_archive: Callable[[], Awaitable[None]] | None = None
         """Moves the logs of ended runs that a dead node left behind."""
 
@@ -123,9 +127,7 @@ class Adopter:
     async def nodes_gone(self, nodes: frozenset[str]) -> None:
         """Take what these dead nodes owned. Raises BusError."""
         for node in nodes:
-            left = await self._journal.owned_by(node)
-            await self._take(left)
-            if not self.resting and not await self._journal.owned_by(node):
+            if await self._take_all(node) and not self.resting:
                 await self._bus.forget_node(node)
 
     async def _look(self) -> None:
@@ -135,7 +137,8 @@ class Adopter:
                     await self._news.wait()
             self._news.clear()
             try:
-                await self._take(await self._journal.owned_by(""))
+                await self._take_all("")
+                await self._verify()
                 left = [run for run in self._taken.values() if run.id not in self._in_work]
                 await asyncio.gather(*(self._go_on_alone(run) for run in left))
             except StorageError as error:
@@ -143,9 +146,25 @@ class Adopter:
             except Exception:
                 log.exception("adopter_crashed")
 
+    async def _verify(self) -> None:
+        """Once a lease: a key of ours may have been lost alone."""
+        now = self._clock.monotonic()
+        if now - self._verified_at >= self._lease_s and self._bus.held:
+            self._verified_at = now
+            await self._journal.verify()
+
+    async def _take_all(self, owner: str) -> bool:
+        """Take what a dead node owned (empty: what was released), a part at a time; whether nothing is left."""
+        before: set[str] = set()
+        while runs := await self._journal.owned_by(owner):
+            here = {run.id for run in runs}
+            if here == before or self.resting or not self._bus.held:
+                return False
+            before = here
+            await self._take(runs)
+        return True
+
     async def _take(self, runs: Sequence[LiveRun]) -> None:
-        if self.resting or not self._bus.held:
-            return
         # Not in the same order on every node, so that they share the work instead of racing for it.
         mine = random.sample(runs, len(runs))
         await asyncio.gather(*(self._adopt(run) for run in mine))
@@ -178,23 +197,32 @@ class Adopter:
         mirror = await self._remote.adopted(run.id)
         log_here, state_here = (mirror.log, mirror.state) if mirror is not None else (None, None)
         try:
-            ended = await self._recovery.go_on(run, log_here, state_here)
+            ended = await self._end_of(run, log_here, state_here)
             if ended is not None and self.told is not None:
                 told = await self.told(run.id, ended.tenant, run.fence)
                 self._registry.adopt(ended, told, run.fence)
                 self._registry.tell(ended)
+            self._taken.pop(run.id, None)
         except RunLost:
             log.info("adoption_lost", response_id=run.id)
+            self._taken.pop(run.id, None)
         except StorageError as error:
             if self._bus.alone:
                 raise
             log.warning("adoption_delayed", response_id=run.id, error=str(error))
-            if mirror is not None:
-                self._remote.put_back(mirror)
-            return
+        finally:
+            if mirror is not None and not mirror.log.ended and self._directory.own(run.id) is None:
+                self._remote.put_back(mirror)  # whoever follows it here still waits for its end
+
+    async def _end_of(self, run: LiveRun, mirror: RunLog | None, state: RunState | None) -> RunState | None:
+        """See `Recovery.go_on`. What is kept of a run may be unreadable; then it ends all the same."""
+        try:
+            return await self._recovery.go_on(run, mirror, state)
+        except (StorageError, RunLost):
+            raise
         except Exception:
             log.exception("adoption_failed", response_id=run.id)
-        self._taken.pop(run.id, None)
+            return await self._recovery.give_up(run, mirror, state)
 
     # What fell through
 
@@ -217,26 +245,31 @@ class Adopter:
         if self.sweep_archive is not None:
             await self.sweep_archive()
         now = self._clock.now()
-        unfinished = await self._reader.unfinished_ids(now - _FORGOTTEN_S)
-        found = {run_id: await self._journal.find(run_id) for run_id in unfinished}
+        forgotten_s = _FORGOTTEN_LEASES * self._lease_s
+        unfinished = await self._reader.unfinished_ids(now - forgotten_s)
+        found = await self._journal.find_all(unfinished)
         alive = await self._bus.alive()
         orphans = [run for run in found.values() if run is not None and not run.ended and run.owner not in alive]
-        await self._take(orphans)
+        # Only what had no owner at the last look too: after a pause of Redis nobody seems to be alive.
+        await self._take([run for run in orphans if run.id in self._orphans])
+        self._orphans = {run.id for run in orphans}
         missing = [run_id for run_id, run in found.items() if run is None]
         self._missing = {run_id: self._missing.get(run_id, now) for run_id in missing}
         for run_id in missing:
-            if now - self._missing[run_id] >= _FORGOTTEN_S:
+            if now - self._missing[run_id] >= forgotten_s:
                 await self._end_forgotten(run_id)
+        await self.on_sweep()
         await self._successors.begin_again(ended_before=now - _SUCCESSOR_S)
 
     async def _end_forgotten(self, run_id: str) -> None:
         row = await self._reader.find(run_id)
-        if row is None or row.terminal_event is not None or run_id in self._in_work:
-            return
-        with self._working(run_id):
-            fence = await self._writer.submit(records.take_over(run_id, None))
-            run = replace(_from_row(row, await self._reader.head(run_id)), fence=fence)
-            await self._go_on(run)
+        if row is not None and row.terminal_event is None:
+            # As any other: of several nodes that find it, one makes the log anew and is its owner.
+            await self._adopt(_from_row(row, await self._reader.head(run_id)))
+
+
+async def _nothing() -> None:
+    """Nobody has anything to look at."""
 
 
 def _from_row(row: StoredResponse, head: int) -> LiveRun:

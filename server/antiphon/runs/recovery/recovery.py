@@ -1,10 +1,12 @@
-"""Runs whose owner is gone are gone on with or ended truthfully (DESIGN "A node dies").
+"""Runs whose owner is gone are gone on with or ended truthfully (ARCHITECTURE "A node dies").
 
 Each has got a higher fence. In relaxed mode it gets a new epoch too, because events may have been shown that never
 became durable; then it goes on where that loses nothing, or ends with `response.failed` and code `server_lost`.
 """
 
 from __future__ import annotations
+
+from collections.abc import Callable
 
 import orjson
 import structlog
@@ -53,6 +55,10 @@ class Recovery:
         self._kept_s = {True: settings.journal.retention_s, False: settings.store.grace_s}
         self._clock = clock
         self._ids = ids
+        self.tell: Callable[[RunState], None] = lambda state: None
+        """Shows a state to who follows the run on this node."""
+        self._tokens: dict[tuple[str, int], str] = {}
+        """Of the epochs of runs that are being taken over, by run and fence."""
 
     async def go_on(self, run: LiveRun, mirror: RunLog | None, state: RunState | None) -> RunState | None:
         """Go on with a run that `Journal.adopt` gave; None if it goes on, else the state it ended in.
@@ -69,18 +75,30 @@ class Recovery:
             kept = await self._resumer.resumable(row, run, len(events))
         epochs = run.epochs
         if not self._strict and not (kept is not None and kept.clean):
-            epochs = epochs.forked(self._ids.token(), first + len(events))
+            # Tried again after a failure it is the same epoch: clients may have been told.
+            token = self._tokens.setdefault((run.id, run.fence), self._ids.token())
+            epochs = epochs.forked(token, first + len(events))
         if row is not None and epochs is not run.epochs:
             await self._writer.submit(records.put_epochs(run.id, encode_epochs(epochs)))
         if mirror is not None:
             _catch_up(mirror, first, events, epochs)
-        if (
-            row is not None
-            and kept is not None
-            and await self._resume(row, run, kept, events, epochs, mirror, state)
-        ):
-            return None
-        return await self._end_lost(run, row, first, events, epochs, mirror, state)
+        if state is not None and epochs is not run.epochs:
+            state.epoch = epochs.current
+            state.touch(self._clock.now())
+            self.tell(state)  # before any event of the new epoch (PROTOCOL 6.4.6)
+        goes_on = row is not None and kept is not None
+        if row is not None and kept is not None:
+            goes_on = await self._resume(row, run, kept, events, epochs, mirror, state)
+        ended = None
+        if not goes_on:
+            ended = await self._end_lost(run, row, first, events, epochs, mirror, state)
+        self._tokens.pop((run.id, run.fence), None)
+        return ended
+
+    async def give_up(self, run: LiveRun, mirror: RunLog | None, state: RunState | None) -> RunState:
+        """End a run of which nothing can be read. Raises StorageError, RunLost."""
+        row = await self._reader.find(run.id) if run.stored else None
+        return await self._end_lost(run, row, run.head + 1, [], run.epochs, mirror, state)
 
     async def _resume(
         self,
@@ -113,7 +131,7 @@ class Recovery:
     ) -> RunState:
         number = first + len(events)
         now = self._clock.now()
-        response = _failed_response(run.id, row, events if first == 0 else [])
+        response = _failed_response(run.id, row, events, first)
         terminal = encode("response.failed", number, {"response": orjson.Fragment(response)})
         ended = next_state(run.state, state, epoch=epochs.current, head=number)
         ended.terminal = {"status": "failed", "code": "server_lost", "by": None}
@@ -183,17 +201,18 @@ def _ending(
     )
 
 
-def _failed_response(run_id: str, row: StoredResponse | None, events: list[bytes]) -> bytes:
-    """The response as it ends; without a row it is what the log began with."""
+def _failed_response(run_id: str, row: StoredResponse | None, events: list[bytes], first: int) -> bytes:
+    """The response as it ends; without a row it is what the log began with, if that is left."""
+    whole = events if first == 0 else []
     if row is not None:
         response = orjson.loads(row.response)
-    elif events:
-        response = orjson.loads(events[0])["response"]
+    elif whole:
+        response = orjson.loads(whole[0])["response"]
     else:
         response = {"id": run_id, "object": "response"}
     response["status"] = "failed"
     response["error"] = {"code": "server_lost", "message": _MESSAGE}
-    response["output"] = project(events)
+    response["output"] = project(whole)
     return orjson.dumps(response)
 
 

@@ -1,4 +1,4 @@
-"""Going on with runs that another process began (DESIGN "A node dies").
+"""Going on with runs that another process began (ARCHITECTURE "A node dies").
 
 A run can be gone on with where its log ends exactly at a checkpoint, or holds nothing but its first events, and
 nothing of it lived in the dead process alone. Then the round that was cut is made again, or its wait goes on.
@@ -39,6 +39,7 @@ from antiphon.store.responses import ResponseReader, Resumable, StoredResponse
 
 log = structlog.get_logger(__name__)
 
+_MAX_FENCE = 50
 _MAX_TAKEOVERS = 5
 """A run that was taken over so often may be what kills its processes."""
 
@@ -96,7 +97,10 @@ class Resumer:
         if payload is None:
             first_events = 2 if row.status == "in_progress" else 3
             untouched = events <= first_events and not orjson.loads(stored.request)["approved"]
-            return Kept(stored, None) if untouched and run.fence <= _MAX_TAKEOVERS + 1 else None
+            # Each takeover that showed something opened an epoch; fences also rise with every interruption.
+            takeovers = len(run.epochs.entries) - 1
+            again = takeovers <= _MAX_TAKEOVERS and run.fence <= _MAX_FENCE
+            return Kept(stored, None) if untouched and again else None
         try:
             checkpoint = read_checkpoint(payload)
         except (ValueError, TypeError):
@@ -124,6 +128,7 @@ class Resumer:
         run_log = self._journal.open(
             row.id, epochs, stored=True, state=state, head=head, fence=adopted.fence, onto=mirror
         )
+        run: Run | None = None
         try:
             run = await self._run(row, kept, events, run_log, state)
             run.fence = adopted.fence
@@ -133,6 +138,8 @@ class Resumer:
                 await self._restore(run, kept.checkpoint)
             told = await self.told(run.id, run.principal.tenant, run.fence)
         except BaseException:
+            if run is not None:
+                self._held.close(run)  # its deadlines are another attempt's
             self._journal.close(run_log)
             raise
         self._directory.add(run)

@@ -92,6 +92,12 @@ class IdempotencyKeys:
         """The create was refused after all."""
         self._records.pop((principal.tenant, principal.id, key), None)
 
+    def forget(self, response_id: str) -> None:
+        """This response was deleted: its keys are free."""
+        self._records = {
+            scope: known for scope, known in self._records.items() if known.response_id != response_id
+        }
+
     def prune(self) -> None:
         """Let go of old records and of locks nobody holds."""
         now = self._clock.now()

@@ -9,6 +9,7 @@ from antiphon.core.create_request import parse_create
 from antiphon.core.model_body import without_credentials
 from antiphon.core.principal import Principal
 from antiphon.errors import AntiphonError, RequestError
+from antiphon.ports import Bus
 from antiphon.runs.run import Create, Run
 from antiphon.runs.service import RunService
 from antiphon.store import checkpoints
@@ -17,12 +18,16 @@ from antiphon.store.writing import Writer
 
 log = structlog.get_logger(__name__)
 
+_BEGINNING_S = 60.0
+"""How long one node tries to begin a successor before another one may."""
+
 
 class Successors:
     """Successors that were announced and have no row yet."""
 
-    def __init__(self, reader: ResponseReader, writer: Writer, service: RunService) -> None:
+    def __init__(self, reader: ResponseReader, writer: Writer, bus: Bus, service: RunService) -> None:
         self._reader = reader
+        self._bus = bus
         self._writer = writer
         self._service = service
 
@@ -37,12 +42,20 @@ class Successors:
         """
         for following in await self._reader.following(ended_before):
             try:
-                await self._begin(following)
+                if await self._is_ours(following):
+                    await self._begin(following)
             except RequestError as error:
                 log.warning("successor_given_up", response_id=following.target, error=str(error))
                 await self.give_up(following.target)
             except (AntiphonError, ValueError, TypeError, KeyError) as error:
                 log.warning("successor_not_begun", response_id=following.target, error=str(error))
+
+    async def _is_ours(self, following: Following) -> bool:
+        """Whether no other node is beginning it now."""
+        if self._bus.alone:
+            return True
+        place = f"antiphon:v1:successor:{{{following.target}}}"
+        return await self._bus.put_if_absent(place, self._bus.node.encode(), _BEGINNING_S) is None
 
     async def _begin(self, following: Following) -> None:
         kept = orjson.loads(following.payload)

@@ -173,8 +173,18 @@ class Steering:
         task.add_done_callback(self._tasks.discard)
         return run.successor_id
 
+    def _forget(self, run: Run) -> None:
+        """Another node has the run: what becomes of its steers is told there."""
+        for steer in run.steers:
+            self._listeners.pop(steer.id, None)
+        if run.successor is not None and not run.successor.done():
+            run.successor.set_result(None)
+
     async def _after_end(self, run: Run, error: AntiphonError | None) -> None:
         await run.done.wait()
+        if run.outcome is None:
+            self._forget(run)
+            return
         if error is None and run.outcome is not None and run.outcome.status == "failed":
             error = RequestError("The end of the response could not be stored.", code="response_not_active")
             if run.successor is None:

@@ -26,13 +26,25 @@ class PostgresWriter(GroupWriter):
         return PostgresSession(self._url, self._timeout_s)
 
 
+_BEGIN = (b"BEGIN", ())
+_SHUT_DOWN = "57P"
+"""Class of the errors with which a server ends a connection."""
+
+Statement = tuple[bytes, Sequence[Any]]
+
+
 class PostgresSession:
-    """See `StoreSession`. It connects where it begins and is not connected."""
+    """See `StoreSession`. It connects where it begins and is not connected.
+
+    Statements whose results nobody looks at wait for the next one, and go out together with it: each exchange with
+    the server costs more than what it executes. What becomes of them is raised there.
+    """
 
     def __init__(self, url: str, timeout_s: float) -> None:
         self._url = url
         self._timeout_s = timeout_s
         self._open: BoundedConnection | None = None
+        self._waiting: list[Statement] = []
 
     @property
     def _connection(self) -> BoundedConnection:
@@ -40,36 +52,44 @@ class PostgresSession:
         return self._open
 
     def execute(self, sql: str, parameters: Sequence[Any] = (), /) -> StoreCursor:
-        return self._connection.execute(_translated(sql), parameters, binary=True)
+        statements = [*self._waiting, (_translated(sql), parameters)]
+        begins, self._waiting = _BEGIN in self._waiting, []
+        try:
+            return self._exchange(statements)
+        except NoAnswer:
+            raise
+        except psycopg.OperationalError as error:
+            lost = self._connection.closed or (error.sqlstate or "").startswith(_SHUT_DOWN)
+            if not (begins and lost):
+                raise
+        # It broke while nobody used it: the server was restarted. Nothing of this transaction was done.
+        self.close()
+        self._open = connect(self._url, self._timeout_s)
+        return self._exchange(statements)
 
     def executemany(self, sql: str, rows: Sequence[Sequence[Any]], /) -> object:
-        if len(rows) == 1:
-            return self.execute(sql, rows[0])
-        cursor = self._connection.cursor()
-        cursor.executemany(_translated(sql), rows)
-        return cursor
+        statement = _translated(sql)
+        self._waiting += [(statement, row) for row in rows]
+        return None
 
     def begin(self) -> None:
-        if self._open is not None:
-            try:
-                self._open.execute("BEGIN")
-                return
-            except NoAnswer:
-                raise
-            except psycopg.OperationalError:
-                self.close()  # it broke while nobody used it: the server was restarted
-        self._open = connect(self._url, self._timeout_s)
-        self._open.execute("BEGIN")
+        if self._open is None:
+            self._open = connect(self._url, self._timeout_s)
+        self._waiting = [_BEGIN]
 
     def commit(self) -> None:
-        done = self._connection.execute("COMMIT").statusmessage
+        statements, self._waiting = [*self._waiting, (b"COMMIT", ())], []
+        done = self._exchange(statements).statusmessage
         if done != "COMMIT":
             raise psycopg.OperationalError("the transaction had failed before its end")
 
     def undo(self, error: Exception) -> bool:
-        connection = self._connection
+        begun, self._waiting = _BEGIN not in self._waiting, []
+        if self._open is None:  # it broke, and could not be made again
+            return False
+        connection = self._open
         try:
-            if not connection.closed:
+            if begun and not connection.closed:
                 connection.execute("ROLLBACK")
         except psycopg.Error:
             connection.close()
@@ -78,6 +98,15 @@ class PostgresSession:
             self.close()
             return False
         return not isinstance(error, errors.QueryCanceled)
+
+    def _exchange(self, statements: Sequence[Statement]) -> psycopg.Cursor[Any]:
+        """Send statements and wait for all their results; gives that of the last. Raises the first failure."""
+        connection = self._connection
+        if len(statements) == 1:
+            return connection.execute(*statements[0], binary=True)
+        with connection.pipeline():
+            cursors = [connection.execute(sql, parameters, binary=True) for sql, parameters in statements]
+        return cursors[-1]
 
     def close(self) -> None:
         if self._open is not None:
