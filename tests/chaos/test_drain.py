@@ -28,7 +28,10 @@ KINDS = 4
 
 
 async def test_a_node_with_many_runs_and_sockets_is_drained_without_a_lost_event(postgres_url: str) -> None:
-    settings = {"timeouts": {"drain_s": DRAIN_S, "drain_pause_s": 0.5}, "limits": {"running_per_connection": 64}}
+    settings: dict[str, Any] = {
+        "timeouts": {"drain_s": DRAIN_S, "drain_pause_s": 0.5},
+        "limits": {"running_per_connection": 64},
+    }
     async with process_cluster(postgres_url, lease_s=5.0, **settings) as c, contextlib.AsyncExitStack() as stack:
         step = [words(4, rate=2), {"call": {"name": "current_time"}}]
         models = [

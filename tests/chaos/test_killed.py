@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import random
+from collections.abc import Awaitable, Callable, Sequence
 
 import psycopg
 import pytest
@@ -25,6 +26,7 @@ from tests.session.held import inject, output, outputs
 from tests.session.speaking import BEFORE, INSIDE, WHOLE, Speaker
 from tests.support import postgres
 from tests.support.cluster import ProcessNode
+from tests.support.follower import Follower
 from tests.support.stub_upstream import StubConn, StubRequest, hang, in_turn, play
 from tests.support.ws_client import Event, ws_client
 
@@ -168,9 +170,9 @@ async def at_any_moment(stage: Arena, owner: ProcessNode, other: ProcessNode, n:
     assert len(calls) == len(set(calls)), "a tool was called twice"
 
 
-async def _whole(client: object, kind: str) -> None:
-    await client.create(MODEL, kind)  # type: ignore[attr-defined]
-    await client.follow()  # type: ignore[attr-defined]
+async def _whole(client: Follower, kind: str) -> None:
+    await client.create(MODEL, kind)
+    await client.follow()
 
 
 async def _any_kind(request: StubRequest, conn: StubConn) -> None:
@@ -184,12 +186,13 @@ async def _any_kind(request: StubRequest, conn: StubConn) -> None:
         await play(events, rate=100 if kind == "1" else 0)(request, conn)
 
 
-def _calls(events: list[dict[str, object]]) -> list[str]:
+def _calls(events: Sequence[Event]) -> list[str]:
     done = [event["item"] for event in events if event["type"] == "response.output_item.done"]
-    return [item["call_id"] for item in done if item["type"] == "function_call"]  # type: ignore[index,misc]
+    return [item["call_id"] for item in done if item["type"] == "function_call"]
 
 
-POINTS = (
+Point = Callable[[Arena, ProcessNode, ProcessNode, int], Awaitable[None]]
+POINTS: tuple[Point, ...] = (
     before_it_was_heard_of,
     before_the_first_event,
     in_mid_delta,
@@ -201,10 +204,10 @@ POINTS = (
 )
 
 
-@pytest.mark.parametrize("point", POINTS, ids=[point.__name__ for point in POINTS])
-async def test_a_run_whose_owner_is_killed_loses_and_repeats_nothing(postgres_url: str, point: object) -> None:
+@pytest.mark.parametrize("point", POINTS, ids=lambda point: point.__name__)
+async def test_a_run_whose_owner_is_killed_loses_and_repeats_nothing(postgres_url: str, point: Point) -> None:
     async with arena(postgres_url) as stage:
         for n in range(ROUNDS):
             owner, other = stage.pair(n)
-            await point(stage, owner, other, n)  # type: ignore[operator]
+            await point(stage, owner, other, n)
             await serves(stage.cluster)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Awaitable, Callable
 
 import pytest
 
@@ -137,7 +138,8 @@ async def before_a_tool_with_side_effects(stage: Arena, owner: ProcessNode, othe
     assert len(stage.tool.requests) == 0
 
 
-POINTS = (
+Point = Callable[[Arena, ProcessNode, ProcessNode], Awaitable[None]]
+POINTS: tuple[Point, ...] = (
     in_mid_delta,
     while_it_waits_for_a_tool,
     in_a_tool_with_side_effects,
@@ -145,14 +147,14 @@ POINTS = (
 )
 
 
-@pytest.mark.parametrize("point", POINTS, ids=[point.__name__ for point in POINTS])
+@pytest.mark.parametrize("point", POINTS, ids=lambda point: point.__name__)
 async def test_a_node_that_slept_longer_than_its_lease_wakes_up_as_a_reader(
-    postgres_url: str, point: object
+    postgres_url: str, point: Point
 ) -> None:
     async with arena(postgres_url) as stage:
         for n in range(ROUNDS):
             owner, other = stage.pair(n)
-            await point(stage, owner, other)  # type: ignore[operator]
+            await point(stage, owner, other)
             await serves(stage.cluster)
 
 

@@ -1,4 +1,5 @@
-"""Ends that are hard to tell: a node that dies with its terminal decided, one that is stopped without the bus."""
+"""Ends that are hard to tell: a node that dies with its terminal decided, or that is stopped without the bus; runs
+whose log is lost."""
 
 from __future__ import annotations
 
@@ -7,8 +8,10 @@ import time
 
 import pytest
 
+from tests.cluster.answering import until_taken
+from tests.session.held import calling, hold, output
 from tests.session.play import response_id, words, write_script
-from tests.support.cluster import process_cluster
+from tests.support.cluster import cluster, process_cluster, waits_durably
 from tests.support.postgres import execute
 from tests.support.ws_client import ws_client
 
@@ -57,6 +60,39 @@ async def test_a_terminal_that_was_decided_is_shown_to_who_follows_on_the_node_t
         logged = [event for event in events if "sequence_number" in event]
         assert (logged[-1]["type"], logged[-1]["sequence_number"]) == ("response.completed", head + 1)
         assert events[-1]["reason"] == "ended"
+
+
+async def test_who_follows_a_run_is_told_of_its_new_epoch_before_the_end_that_is_in_it(postgres_url: str) -> None:
+    async with process_cluster(postgres_url, lease_s=LEASE_S) as c:
+        model = write_script(c.folder, "talking", [words(60, rate=50), {"delay_s": 600}])
+        async with ws_client(c.a.ws_url) as owner, ws_client(c.b.ws_url) as far:
+            await far.hello()
+            await owner.create(model)
+            run_id = response_id(await owner.recv_until(lambda event: event.get("delta") == "w9 "))
+            attached = await far.attach(run_id, after="start")
+            await c.a.kill()
+            epoch = attached["epoch"]
+            while (event := await far.recv(wait_s=20))["type"] != "response.failed":
+                if event["type"] == "antiphon:run":
+                    epoch = event["state"]["epoch"]
+        assert epoch != attached["epoch"], "told before the event of the new epoch"
+
+
+async def test_a_waiting_run_whose_key_is_lost_goes_on_at_the_other_node_within_two_leases(
+    postgres_url: str,
+) -> None:
+    async with cluster(postgres_url, lease_s=LEASE_S) as c:
+        model = calling(c.folder, 1)
+        async with ws_client(c.a.ws_url) as owner, ws_client(c.b.ws_url) as far:
+            await far.hello()
+            run = await hold(owner, model)
+            await waits_durably(c.redis, run.id)
+            c.redis.command("DEL", f"antiphon:v1:run:{{{run.id}}}:meta")
+            began = time.monotonic()
+            await until_taken(far, run.id, output(run.call_ids[0]))
+            assert time.monotonic() - began < 5 * LEASE_S
+            events = run.events + await owner.collect_run()
+        assert events[-1]["type"] == "response.completed"
 
 
 @pytest.mark.parametrize("store", [True, False], ids=["stored", "unstored"])

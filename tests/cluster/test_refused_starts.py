@@ -71,8 +71,27 @@ async def test_settings_on_which_the_nodes_must_agree(
         assert "relaxed" in line and "strict" in line
         line = await refused(tmp_path, redis.url, postgres_url, bus={"lease_s": 3})
         assert "lease" in line and "3" in line
+        line = await refused(tmp_path, redis.url, postgres_url, seal_key="another key for sealing, long enough")
+        assert "seal_key" in line and "another key" not in line
         other = postgres_server.create_database()
         try:
             assert "store" in await refused(tmp_path, redis.url, other)
         finally:
             postgres_server.drop_database(other)
+
+
+async def test_doctor_looks_at_redis_as_a_start_does(
+    tmp_path: Path, postgres_url: str, redis: RedisServer
+) -> None:
+    nobody = free_port()
+    for bus_url, status, words in (
+        (redis.url, 0, ("Valkey", "noeviction")),
+        (f"redis://127.0.0.1:{nobody}/0", 1, (str(nobody),)),
+        (redis.url.replace("sesame", "wrongsecret"), 1, (str(redis.port), "password")),
+    ):
+        env = {"ANTIPHON_BUS_URL": bus_url, "ANTIPHON_STORE_URL": postgres_url, "ANTIPHON_PORT": str(free_port())}
+        await antiphon(tmp_path, "migrate", env=env)
+        done = await antiphon(tmp_path, "doctor", "--data-dir", str(tmp_path / "data"), env=env)
+        assert done.status == status, done.out + done.err
+        assert all(word in done.out for word in words), done.out
+        assert "wrongsecret" not in done.out and "sesame" not in done.out

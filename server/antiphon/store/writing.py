@@ -36,7 +36,7 @@ class StoreConnection(Protocol):
         ...
 
     def executemany(self, sql: str, rows: Sequence[Sequence[Any]], /) -> object:
-        """Run a statement once for each row of values. A failure may be raised by what follows, e.g. the commit."""
+        """Run a statement once for each row of values. What fails may be raised by what follows."""
         ...
 
 

@@ -25,7 +25,7 @@ async def agree(
     """
     found = {key.decode(): value.decode() for key, value in (await _hash(commands)).items()}
     # What only one side knows is of another release; a rolling deploy must get past it.
-    different = sorted(key for key in agree_on.keys() & found.keys() if found[key] != agree_on[key])
+    different = [key for key, value in agree_on.items() if found.get(key, value) != value]
     if different and await others():
         key = different[0]
         raise StartupError(

@@ -48,7 +48,7 @@ class Live:
     writes its row, None if that was there before. gated: nothing of it may go to Redis before its row. awaits_row:
     its row is not written yet. row_fence: the one in its row. epochs_changed: the row's are older. kept: the store
     has the whole log. news: channel and payload of what is published once it can be found. renewed_at: when its
-    keys last got their expiry, by `Terms.now`. over: closed or lost. leaves: what is over is no longer this node's.
+    keys last got their expiry, by `Terms.now`. over: closed or lost. leaves: being over, it is nobody's here.
     """
 
     log: RunLog

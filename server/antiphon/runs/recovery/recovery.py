@@ -129,7 +129,8 @@ class Recovery:
         mirror: RunLog | None,
         state: RunState | None,
     ) -> RunState:
-        number = first + len(events)
+        opening = _opening(row) if first + len(events) == 0 else []
+        number = first + len(events) + len(opening)
         now = self._clock.now()
         response = _failed_response(run.id, row, events, first)
         terminal = encode("response.failed", number, {"response": orjson.Fragment(response)})
@@ -139,9 +140,17 @@ class Recovery:
         ended.pending_calls, ended.current_tool = [], None
         ended.to("failed", now)
         run_log = self._journal.open(
-            run.id, epochs, stored=run.stored, state=ended, head=number - 1, fence=run.fence, onto=mirror
+            run.id,
+            epochs,
+            stored=run.stored,
+            state=ended,
+            head=number - 1 - len(opening),
+            fence=run.fence,
+            onto=mirror,
         )
         try:
+            if opening:
+                self._journal.append(run_log, opening, 0)
             if row is not None:
                 ending = _ending(run, row, ended, now, response, terminal, number)
                 await self._journal.end(run_log, ending, _WITHIN_S)
@@ -175,6 +184,13 @@ def _catch_up(mirror: RunLog, first: int, events: list[bytes], epochs: Epochs) -
     if mirror.head < end - 1:
         mirror.relay(events[mirror.head + 1 - first :], mirror.head + 1)
     mirror.fork(end, epochs)
+
+
+def _opening(row: StoredResponse | None) -> list[bytes]:
+    """What a log begins with that its owner had no time to write, so that it can be read like any other."""
+    if row is None:
+        return []
+    return [encode("response.created", 0, {"response": orjson.Fragment(row.response)})]
 
 
 def _ending(

@@ -91,8 +91,8 @@ class Resumer:
     async def resumable(self, row: StoredResponse, run: LiveRun, events: int) -> Kept | None:
         """What is needed to go on, None if nobody can. events: how many the log has. Raises StorageError."""
         stored = await self._reader.resumable(row.id)
-        if stored is None:
-            return None
+        if stored is None or not events:
+            return None  # its log was lost, or never written: nobody knows what it has done already
         head, payload = run.checkpoint or (stored.head, stored.checkpoint)
         if payload is None:
             first_events = 2 if row.status == "in_progress" else 3
@@ -132,8 +132,6 @@ class Resumer:
         try:
             run = await self._run(row, kept, events, run_log, state)
             run.fence = adopted.fence
-            if not events:
-                self._opener.begin(run)  # its owner died between the row and the log
             if kept.checkpoint is not None:
                 await self._restore(run, kept.checkpoint)
             told = await self.told(run.id, run.principal.tenant, run.fence)

@@ -70,13 +70,9 @@ class RunOpener:
             resumable=prepared.request is not None,
             roster=self.roster(create, principal),
         )
-        self.begin(run)
+        self._journal.append(run_log, _first_events(run), 0)
+        state.head = run_log.head
         return run
-
-    def begin(self, run: Run) -> None:
-        """Append what every log begins with."""
-        self._journal.append(run.log, _first_events(run), 0)
-        run.state.head = run.log.head
 
     def assembler(self, response_id: str, created_at: int, create: Create) -> Assembler:
         """What writes the run's events."""

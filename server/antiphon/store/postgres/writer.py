@@ -10,7 +10,8 @@ import psycopg
 from psycopg import errors
 
 from antiphon.store.group_commit import GroupWriter
-from antiphon.store.postgres.connection import BoundedConnection, NoAnswer, connect
+from antiphon.store.postgres.connection import NoAnswer
+from antiphon.store.postgres.exchange import ExchangingConnection, Statement
 from antiphon.store.writing import StoreCursor
 
 
@@ -30,24 +31,22 @@ _BEGIN = (b"BEGIN", ())
 _SHUT_DOWN = "57P"
 """Class of the errors with which a server ends a connection."""
 
-Statement = tuple[bytes, Sequence[Any]]
-
 
 class PostgresSession:
     """See `StoreSession`. It connects where it begins and is not connected.
 
-    Statements whose results nobody looks at wait for the next one, and go out together with it: each exchange with
-    the server costs more than what it executes. What becomes of them is raised there.
+    Statements whose results nobody looks at wait for the next one, and go out together with it. What becomes of
+    them is raised there.
     """
 
     def __init__(self, url: str, timeout_s: float) -> None:
         self._url = url
         self._timeout_s = timeout_s
-        self._open: BoundedConnection | None = None
+        self._open: ExchangingConnection | None = None
         self._waiting: list[Statement] = []
 
     @property
-    def _connection(self) -> BoundedConnection:
+    def _connection(self) -> ExchangingConnection:
         assert self._open is not None, "begin comes first"
         return self._open
 
@@ -55,7 +54,7 @@ class PostgresSession:
         statements = [*self._waiting, (_translated(sql), parameters)]
         begins, self._waiting = _BEGIN in self._waiting, []
         try:
-            return self._exchange(statements)
+            return self._connection.exchange(statements)
         except NoAnswer:
             raise
         except psycopg.OperationalError as error:
@@ -64,8 +63,8 @@ class PostgresSession:
                 raise
         # It broke while nobody used it: the server was restarted. Nothing of this transaction was done.
         self.close()
-        self._open = connect(self._url, self._timeout_s)
-        return self._exchange(statements)
+        self._open = ExchangingConnection(self._url, self._timeout_s)
+        return self._open.exchange(statements)
 
     def executemany(self, sql: str, rows: Sequence[Sequence[Any]], /) -> object:
         statement = _translated(sql)
@@ -74,12 +73,12 @@ class PostgresSession:
 
     def begin(self) -> None:
         if self._open is None:
-            self._open = connect(self._url, self._timeout_s)
+            self._open = ExchangingConnection(self._url, self._timeout_s)
         self._waiting = [_BEGIN]
 
     def commit(self) -> None:
         statements, self._waiting = [*self._waiting, (b"COMMIT", ())], []
-        done = self._exchange(statements).statusmessage
+        done = self._connection.exchange(statements).statusmessage
         if done != "COMMIT":
             raise psycopg.OperationalError("the transaction had failed before its end")
 
@@ -90,7 +89,7 @@ class PostgresSession:
         connection = self._open
         try:
             if begun and not connection.closed:
-                connection.execute("ROLLBACK")
+                connection.roll_back()
         except psycopg.Error:
             connection.close()
         # A server that has become a standby refuses writes on this connection for ever.
@@ -98,15 +97,6 @@ class PostgresSession:
             self.close()
             return False
         return not isinstance(error, errors.QueryCanceled)
-
-    def _exchange(self, statements: Sequence[Statement]) -> psycopg.Cursor[Any]:
-        """Send statements and wait for all their results; gives that of the last. Raises the first failure."""
-        connection = self._connection
-        if len(statements) == 1:
-            return connection.execute(*statements[0], binary=True)
-        with connection.pipeline():
-            cursors = [connection.execute(sql, parameters, binary=True) for sql, parameters in statements]
-        return cursors[-1]
 
     def close(self) -> None:
         if self._open is not None:
