@@ -7,6 +7,9 @@ MODEL := .venv-model
 BENCH := .venv-bench
 STAMPS := .make
 TEST_JOBS ?= auto
+# Tests of several nodes mostly wait, for leases to run out and servers to start: more at once than there are cores.
+NODE_TESTS := tests/bus tests/journal tests/elsewhere tests/cluster tests/chaos tests/deploy
+NODE_JOBS ?= 4
 
 .DEFAULT_GOAL := help
 .PHONY: help run cluster setup test test-fast test-chaos test-codex test-model check fmt lint types wire lock bench bench-server bench-cluster clean
@@ -23,7 +26,8 @@ cluster: $(STAMPS)/cluster ## Start two nodes, Valkey and PostgreSQL on this mac
 setup: $(STAMPS)/test $(STAMPS)/clients $(STAMPS)/npm ## Install everything development and tests need
 
 test: setup ## Run all tests but the slow suites
-	$(BIN)/python -m pytest -n $(TEST_JOBS) --dist worksteal -m "not codex and not model" tests
+	$(BIN)/python -m pytest -n $(TEST_JOBS) --dist worksteal -m "not codex and not model" tests $(NODE_TESTS:%=--ignore=%)
+	$(BIN)/python -m pytest -n $(NODE_JOBS) --dist worksteal $(NODE_TESTS)
 
 test-fast: $(STAMPS)/test ## Run the tests that need neither browser nor SDKs
 	$(BIN)/python -m pytest -n $(TEST_JOBS) --dist worksteal -m "not codex and not model and not browser and not clients and not chaos" tests

@@ -30,8 +30,9 @@ async def test_what_each_status_of_the_parent_means_for_its_continuation() -> No
         text = "[[turns]]\n[[turns.steps]]\ntext='cut'\n[[turns.steps]]\nincomplete='max_output_tokens'"
         incomplete = (await create(server, model=script(server, "cut", text)))["id"]
         failed = (await ended(server, await begin(server, model="antiphon/script:fail")))["id"]
-        running = await begin(server, model=slow(server))
-        cancelled = await begin(server, model=slow(server))
+        endless = slow(server)  # once: writing its file again would cut the run that is reading it
+        running = await begin(server, model=endless)
+        cancelled = await begin(server, model=endless)
         async with http(server) as client:
             await client.post(f"/v1/responses/{cancelled}/cancel")
         assert (await go_on(server, completed)).status_code == 200

@@ -67,3 +67,24 @@ async def test_nothing_of_a_run_with_a_key_goes_to_redis_before_its_row(server: 
         assert server.command("KEYS", "*") == [node_runs("node1").encode()]
     await flushed(one.journal, run_log)
     assert await everything(one.journal, "resp_1") == [event(0)]
+
+
+async def test_a_run_is_announced_once_its_row_and_its_first_events_are_there(
+    server: RedisServer, one: Node
+) -> None:
+    async with server.client() as client, client.pubsub() as listener:
+        await listener.subscribe("begun")
+        assert await listener.get_message(timeout=5) is not None  # the acknowledgement
+        with locked(one.db.path):
+            run_log = opened(one.journal, "resp_1")
+            one.journal.announce(run_log, "begun", b"resp_1")
+            one.journal.append(run_log, [event(0)], 0)
+            with pytest.raises(StorageError):
+                await one.journal.flush(run_log)
+            assert await everything(one.journal, "resp_1") == [event(0)]
+            assert await listener.get_message(timeout=0) is None
+        heard = await listener.get_message(timeout=5)
+        assert heard is not None and heard["data"] == b"resp_1"
+        assert one.db.rows("SELECT id FROM responses") == [("resp_1",)]
+        await ended(one.journal, run_log)
+        assert await listener.get_message(timeout=0) is None

@@ -169,6 +169,7 @@ async def test_an_answer_that_is_written_again_is_the_one_that_won(place: Path |
     item = {"type": "function_call_output", "call_id": "c1", "output": "x"}
     mine = Resolution("c1", item, "key:anna", "connection:c1", "r-1", 10.0)
     async with database(place) as db:
+        await db.writer.submit(records.begin(new_response("resp_1"), None))
         for _ in range(2):
             assert (await db.writer.submit(held_results.insert("resp_1", [mine], 1))).won
         assert await db.reader.held_results("resp_1") == [mine]

@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 
 from antiphon.errors import StorageError
+from antiphon.store import records
 from antiphon.store.writing import StoreConnection
 from tests.store.database import WAIT_S, database, locked
 
@@ -62,6 +63,31 @@ async def test_submissions_that_wait_go_into_one_transaction_in_their_order(plac
         gate.release.set()
         await asyncio.gather(first, *rest)
         assert seen == [True, True]
+
+
+async def test_values_larger_than_any_socket_takes_are_written_together(place: Path | str) -> None:
+    chunks = [("resp_1", n, n, bytes([65 + n]) * 12_000_000) for n in range(3)]
+    async with database(place) as db:
+        async with asyncio.timeout(WAIT_S):
+            await db.writer.submit(records.append_chunks(chunks))
+        sizes = db.rows("SELECT LENGTH(payload) FROM journal ORDER BY first")
+        assert sizes == [(12_000_000,)] * 3
+
+
+async def test_what_goes_out_with_the_commit_can_fail_and_costs_the_others_of_its_group_nothing(
+    place: Path | str,
+) -> None:
+    chunk = ("resp_1", 0, 0, b"{}")
+    async with database(place) as db:
+        gate = Gate()
+        first = db.writer.submit(gate)
+        await asyncio.to_thread(gate.entered.wait, WAIT_S)
+        twice = [db.writer.submit(records.append_chunks([chunk])) for _ in range(2)]
+        gate.release.set()
+        _, won, refused = await asyncio.gather(first, *twice, return_exceptions=True)
+        assert won is None and isinstance(refused, StorageError)
+        await db.writer.submit(records.append_chunks([("resp_1", 1, 1, b"{}")]))
+        assert db.rows("SELECT first FROM journal ORDER BY first") == [(0,), (1,)]
 
 
 @pytest.mark.parametrize("broken", [{3}, {0, 4}, set(range(8))])

@@ -2,28 +2,32 @@
 
 from __future__ import annotations
 
+import dataclasses
+
 import orjson
 
 from antiphon.core.run_state import RunState
+from antiphon.journal.redis.live import Live
+from antiphon.journal.redis.meta import encode_epochs
 from antiphon.store import records
-from antiphon.store.records import Chunk, Ending, Verdict
+from antiphon.store.records import Ending, Verdict
 from antiphon.store.writing import StoreConnection, Work
 
 
-def decide(ending: Ending, epochs: str | None, whole: Chunk | None, *, behind: bool) -> Work[Verdict]:
-    """The guarded terminal write of a run whose log is in Redis.
-
-    behind: the row has an older fence, or older epochs; epochs: those, None if they did not change. A fence that
-    is higher is another node's and stays. whole: the log with its terminal, if it goes into the same transaction.
-    """
+def decide(live: Live, ending: Ending) -> tuple[Work[Verdict], bool]:
+    """The guarded terminal write of a run whose log is in Redis, and whether it keeps the whole log too."""
+    mine = dataclasses.replace(ending, fence=live.fence)
+    whole = live.whole(ending.terminal_event)
+    behind = live.epochs_changed or live.fence != live.row_fence  # a suspension raises it
+    epochs = encode_epochs(live.log.epochs).decode() if live.epochs_changed else None
 
     def work(connection: StoreConnection) -> Verdict:
-        if behind:
-            records.take_over(ending.id, epochs, ending.fence)(connection)
+        if behind:  # a higher fence is another node's, and stays
+            records.take_over(mine.id, epochs, mine.fence)(connection)
         # Checkpoints are in Redis.
-        return records.end(ending, [whole] if whole is not None else [], checkpointed=False)(connection)
+        return records.end(mine, [whole] if whole is not None else [], checkpointed=False)(connection)
 
-    return work
+    return work, whole is not None
 
 
 def ended_state(state: RunState, terminal: bytes, now: float, kept_s: float) -> bytes:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import dataclasses
 from collections.abc import Callable, Sequence
 
 import structlog
@@ -19,7 +18,6 @@ from antiphon.journal.redis import hints
 from antiphon.journal.redis.ending import decide, ended_state
 from antiphon.journal.redis.flusher import Flusher, RedisSide
 from antiphon.journal.redis.live import Live, Mode, Part, Terminal, Terms
-from antiphon.journal.redis.meta import encode_epochs
 from antiphon.journal.redis.owning import Ownership
 from antiphon.journal.redis.reading import LogReader
 from antiphon.journal.redis.rows import RowKeeper
@@ -191,18 +189,14 @@ class RedisJournal:
         live = self._open(run_log)
         await self._settle(live, within_s)
         epochs = run_log.epochs
-        mine = dataclasses.replace(ending, fence=live.fence)
-        behind = live.epochs_changed or live.fence != live.row_fence  # a suspension raises it
-        changed = encode_epochs(epochs).decode() if live.epochs_changed else None
-        whole = live.whole(ending.terminal_event)
-        work = decide(mine, changed, whole, behind=behind)
+        work, whole = decide(live, ending)
         try:
             verdict = await asyncio.shield(self._writer.submit(work))
         except StorageError:
-            self._rows.refused = True
+            self._rows.tried(taken=False)
             raise
-        self._rows.refused = False
-        live.kept = verdict.won and whole is not None and run_log.epochs is epochs
+        self._rows.tried(taken=True)
+        live.kept = whole and verdict.won and run_log.epochs is epochs
         if not verdict.won and verdict.terminal_number != run_log.head + 1:
             # Another node has the run, or has ended it elsewhere in its log.
             self._lose(live)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import math
 import random
 from collections.abc import Awaitable, Callable
 
@@ -18,10 +19,12 @@ log = structlog.get_logger(__name__)
 
 _RETRY_S = (0.05, 0.2, 0.5, 1.0, 2.0)
 
+_REFUSED_S = 5.0
+"""How long a refusal counts if nothing was tried since: a row whose run was given up is not tried again."""
+
 
 class RowKeeper:
-    """register: makes a run known as this node's. written: called with a run whose row is there. refused: the last
-    attempt for some row failed."""
+    """register: makes a run known as this node's. written: called with a run whose row is there."""
 
     def __init__(
         self, writer: Writer, register: Callable[[Live], Awaitable[None]], written: Callable[[Live], None]
@@ -29,7 +32,16 @@ class RowKeeper:
         self._writer = writer
         self._register = register
         self._written = written
-        self.refused = False
+        self._refused_at = -math.inf
+
+    @property
+    def refused(self) -> bool:
+        """Whether the store did not take the row that was tried last."""
+        return asyncio.get_running_loop().time() - self._refused_at < _REFUSED_S
+
+    def tried(self, *, taken: bool) -> None:
+        """Something was written to the store, or refused by it."""
+        self._refused_at = -math.inf if taken else asyncio.get_running_loop().time()
 
     def begin(self, live: Live, row: NewResponse, key: IdempotencyRecord | None) -> None:
         """Write a row. One that decides whose key it is comes first: a loser must leave nothing in the log."""
@@ -46,17 +58,17 @@ class RowKeeper:
                     await self._register(live)  # whoever finds this node dead finds a row without a log too
                 # Many rows make one transaction: the writer takes what was submitted together.
                 await asyncio.shield(self._writer.submit(records.begin(row, key)))
-                break
+                self.tried(taken=True)
+                live.gated = live.awaits_row = False
+                self._written(live)
+                return
             except (KeyTaken, RowTaken):
                 raise
             except StorageError as error:
-                self.refused = True
+                self.tried(taken=False)
                 log.warning("row_not_written", response_id=live.run_id, error=str(error.__cause__ or error))
             await asyncio.sleep(_RETRY_S[min(attempt, len(_RETRY_S) - 1)] * random.uniform(0.5, 1.5))
             attempt += 1
-        self.refused = False
-        live.gated = live.awaits_row = False
-        self._written(live)
 
 
 def _done(live: Live, task: asyncio.Task[None]) -> None:

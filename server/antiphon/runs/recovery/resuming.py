@@ -99,7 +99,7 @@ class Resumer:
             untouched = events <= first_events and not orjson.loads(stored.request)["approved"]
             # Each takeover that showed something opened an epoch; fences also rise with every interruption.
             takeovers = len(run.epochs.entries) - 1
-            again = takeovers <= _MAX_TAKEOVERS and run.fence <= _MAX_FENCE
+            again = takeovers < _MAX_TAKEOVERS and run.fence <= _MAX_FENCE
             return Kept(stored, None) if untouched and again else None
         try:
             checkpoint = read_checkpoint(payload)

@@ -7,6 +7,8 @@ from collections.abc import Sequence
 from typing import Any
 
 import psycopg
+from psycopg.abc import PQGen
+from psycopg.waiting import Ready, Wait
 
 from antiphon.store.postgres.connection import connect
 
@@ -35,14 +37,14 @@ class ExchangingConnection:
     def exchange(self, statements: Sequence[Statement]) -> psycopg.Cursor[Any]:
         """Send statements and wait for all their results; gives that of the last. Raises the first failure."""
         cursors = [self._connection.execute(sql, values, binary=True) for sql, values in statements]
-        self._pipeline.sync()
+        self._finish()
         return cursors[-1]
 
     def roll_back(self) -> None:
         """Give a transaction up, after whatever failed in it. Raises psycopg.Error."""
         while True:
             try:
-                self._pipeline.sync()  # what was sent behind the failure is answered too
+                self._finish()  # what was sent behind the failure is answered too
                 break
             except psycopg.Error:
                 if self.closed:
@@ -53,3 +55,19 @@ class ExchangingConnection:
         self._connection.close()
         with contextlib.suppress(psycopg.Error):
             self._mode.close()
+
+    def _finish(self) -> None:
+        """Send everything, then wait for all results.
+
+        The library waits for results once the socket has taken some of it, and our largest values are larger than
+        what a socket takes: both sides would wait for ever.
+        """
+        self._connection.wait(_sent(self._connection))
+        self._pipeline.sync()
+
+
+def _sent(connection: psycopg.Connection[Any]) -> PQGen[None]:
+    """Until the socket has taken all that was given to libpq, which reads results meanwhile."""
+    while connection.pgconn.flush():
+        if (yield Wait.RW) & Ready.R:
+            connection.pgconn.consume_input()
