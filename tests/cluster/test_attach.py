@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import random
+from typing import Any
 
 import pytest
 
@@ -109,9 +110,10 @@ async def test_an_attach_during_which_a_new_epoch_begins_is_told_so_and_not_give
             """The owner does not answer; meanwhile this node hears of another one that goes on before the last
             event. (The owner lives: what it writes would say otherwise at once, so nothing is read any more.)"""
             monkeypatch.setattr(Tailer, "_sync", nothing)
+            monkeypatch.setattr(Tailer, "_from_journal", nothing)
             mirror.log.fork(last, mirror.log.epochs.forked("f" * 16, last))
 
-        async def nothing(_: Tailer) -> None:
+        async def nothing(*_: Any) -> None:
             """The mirror stays as it is."""
 
         monkeypatch.setattr(c.b.app.engine.company, "said", said)
