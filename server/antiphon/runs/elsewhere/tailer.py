@@ -10,7 +10,7 @@ import orjson
 import structlog
 
 from antiphon.errors import StorageError
-from antiphon.journal.contract import Journal, LiveRun
+from antiphon.journal.contract import Hint, Journal, LiveRun
 from antiphon.ops.registry import RunRegistry
 from antiphon.ports import Bus
 from antiphon.runs.elsewhere.remote_run import RemoteRun, extends, update
@@ -22,6 +22,8 @@ _PAGE_BYTES = 256 * 1024
 
 _GONE_S = 15.0
 """How long a run may be nowhere, as while Redis comes back empty and its owner writes it again."""
+
+_KEPT_HINTS = 256
 
 _LOOK_S = (1.0, 2.0)
 """Hints may be lost: without any, the journal is looked at after a time between these."""
@@ -50,6 +52,10 @@ class Tailer:
         self._registry = registry
         self._news = asyncio.Event()
         self._reading = False
+        self._due = False
+        """Something beside events changed, and was not looked up yet."""
+        self._kept: list[Hint] = []
+        """Hints that came while the journal was being read."""
         self._was_own = was_own
         self._missing_since = 0.0
         self.begun_at = self.used_at = asyncio.get_running_loop().time()
@@ -95,13 +101,27 @@ class Tailer:
         self._news.set()
 
     def _hinted(self, payload: bytes) -> None:
-        run_log = self.run.log
         hint = self._journal.read_hint(payload)
-        is_next = hint.first == run_log.head + 1 and not run_log.ended
-        if hint.events and is_next and not hint.more and not self._reading and not self._news.is_set():
-            run_log.relay(hint.events, hint.first)
+        if hint.more:
+            self._due = True  # the epoch may be another one: nothing is shown before that was looked up
+            self._kept.clear()
+            self._news.set()
+        elif not self._reading and not self._due:
+            self._apply(hint)
+        elif hint.events and len(self._kept) < _KEPT_HINTS:
+            self._kept.append(hint)  # what is being read may end before it
+        else:
+            self._news.set()
+
+    def _apply(self, hint: Hint) -> None:
+        """Relay what a hint brought, if it is what comes next; else look."""
+        run_log = self.run.log
+        if hint.last <= run_log.head or run_log.ended:
             return
-        if hint.more or hint.last > run_log.head:
+        events = hint.events[max(0, run_log.head + 1 - hint.first) :]
+        if events and hint.first <= run_log.head + 1:
+            run_log.relay(events, run_log.head + 1)
+        else:
             self._news.set()
 
     async def _follow(self) -> None:
@@ -121,7 +141,7 @@ class Tailer:
 
     async def _sync(self) -> None:
         """Bring the mirror to where the journal is."""
-        self._reading = True
+        self._reading, self._due = True, False
         try:
             live = await self._journal.find(self.run.id)
             if live is None:
@@ -131,6 +151,10 @@ class Tailer:
                 await self._from_journal(live)
         finally:
             self._reading = False
+        kept, self._kept = self._kept, []
+        if not self._due:
+            for hint in kept:
+                self._apply(hint)
 
     async def _from_journal(self, live: LiveRun) -> None:
         run_log = self.run.log
