@@ -7,7 +7,7 @@ from typing import TypeVar
 
 import structlog
 
-from antiphon.errors import AntiphonError, NodeGone
+from antiphon.errors import AntiphonError
 from antiphon.journal.contract import RunLost
 from antiphon.ports import Bus
 from antiphon.runs.elsewhere.messages import (
@@ -20,7 +20,7 @@ from antiphon.runs.elsewhere.messages import (
     read_news,
     read_settled,
 )
-from antiphon.runs.elsewhere.remote_runs import PING
+from antiphon.runs.elsewhere.remote_runs import PING, without_owner
 from antiphon.runs.elsewhere.verbs import Here, Verb, read_verb
 from antiphon.runs.elsewhere.visitors import Visitors
 from antiphon.runs.run import Run
@@ -93,12 +93,5 @@ async def perform_on(run: Run, verb: Verb[Result], here: Here, on_settled: Settl
             async with asyncio.timeout(_CERTAIN_WITHIN_S):
                 await here.journal.may_act(run.log)
         except TimeoutError:
-            raise nobody_owns(verb.response_id) from None
+            raise without_owner() from None
     return await verb.perform(here, on_settled)
-
-
-def nobody_owns(response_id: str) -> NodeGone:
-    return NodeGone(
-        f"The node that ran '{response_id[:80]}' does not answer; another one is about to take over.",
-        headers={"retry-after": "1"},
-    )

@@ -14,9 +14,10 @@ from antiphon.core.principal import Principal
 from antiphon.errors import AntiphonError, NodeGone, RequestError
 from antiphon.journal.contract import LiveRun, RunLost
 from antiphon.ports import Bus, Ids
-from antiphon.runs.elsewhere.answering import is_moving, nobody_owns, perform_on
+from antiphon.runs.elsewhere.answering import is_moving, perform_on
 from antiphon.runs.elsewhere.company import Company
 from antiphon.runs.elsewhere.messages import read_answer
+from antiphon.runs.elsewhere.remote_runs import without_owner
 from antiphon.runs.elsewhere.verbs import (
     Cancel,
     ClaimCall,
@@ -184,7 +185,7 @@ class Reach:
             if answer is not None:
                 return answer[0]
             if loop.time() >= deadline:
-                raise nobody_owns(verb.response_id)
+                raise without_owner()
             await asyncio.sleep(_LOOK_EVERY_S)
 
     async def _try(self, verb: Verb[Result]) -> tuple[Result] | None:
