@@ -87,7 +87,7 @@ async def test_a_run_is_not_abandoned_while_somebody_listens_on_another_node(pos
         async with ws_client(nodes.there.ws_url) as other:
             await other.hello()
             await other.attach(run, stream_id="watch")
-            await owner.close()
+            await owner.close()  # at once: who was answered that they are attached counts already
             own = nodes.here.app.engine.directory.own(run)
             assert own is not None
             await until(lambda: own.listeners == 1, "only the other node listens")

@@ -197,7 +197,9 @@ class Extension:
         if run is None:
             self._answer_attach(command, lane, source, plan, source.state)
             return None
-        self.presence.join(run)  # now, so that the state in the answer knows this client already
+        # Now, so that the state in the answer knows this client already, and the owner that somebody listens.
+        self.presence.join(run)
+        self._engine.company.listened(run)
         try:
             told = await self._engine.company.said(run.id)
             # Meanwhile the log may have been cut short, its owner lost and a new epoch begun, the lane taken.
@@ -207,6 +209,7 @@ class Extension:
             state = told if told is not None and newest else live_state(run)
             self._answer_attach(command, lane, source, plan, state)
         finally:
+            self._engine.company.unlistened(run)
             self.presence.leave(run)
         return None
 

@@ -53,8 +53,8 @@ class _Visit:
     """Everybody here who is attached to one run.
 
     home: the run, while this node owns it. owner: the node that was told last. whole: it has to hear everything;
-    unsaid: something. changed: connections it does not know (any more) as they are. state: the RunState row with
-    which it answered.
+    unsaid: something. said_listeners: how many it knows of; changed: connections it does not know (any more) as
+    they are. state: the RunState row with which it answered.
     """
 
     run: Followed
@@ -64,6 +64,7 @@ class _Visit:
     owner: str = ""
     whole: bool = True
     unsaid: bool = False
+    said_listeners: int = 0
     changed: set[str] = field(default_factory=set)
     state: dict[str, Any] | None = None
     task: asyncio.Task[None] | None = None
@@ -71,6 +72,11 @@ class _Visit:
     @property
     def is_empty(self) -> bool:
         return not self.listeners and not self.members
+
+    @property
+    def is_known(self) -> bool:
+        """Whether what changed has changed back, or was said meanwhile: an attach listens twice for a moment."""
+        return not self.whole and not self.changed and self.listeners == self.said_listeners
 
     def news(self) -> CompanyNews:
         """What the owner is told now."""
@@ -271,6 +277,9 @@ class Company:
         """Tell the owner until it knows everything; what changes meanwhile goes with the next message."""
         try:
             while visit.unsaid and visit.home is None:
+                if visit.is_known:
+                    visit.unsaid = False
+                    break
                 owner = await self._tell_once(visit)
                 if owner is True:
                     continue
@@ -292,6 +301,7 @@ class Company:
                 return None
             news = visit.news()
             visit.unsaid = visit.whole = False
+            visit.said_listeners = visit.listeners
             visit.changed.clear()
             state = read_told(await self._bus.ask(visit.owner, COMPANY, pack_news(news), _ANSWER_WITHIN_S))
         except StorageError:
