@@ -212,21 +212,20 @@ async def test_an_answer_that_is_nonsense_does_not_end_the_reading(server: Redis
         never.set()
 
 
-async def test_a_thousand_subscriptions_and_questions_use_few_connections(
-    server: RedisServer, nodes: tuple[Node, Node]
-) -> None:
-    one, two = nodes
+async def test_a_thousand_subscriptions_and_questions_use_few_connections(server: RedisServer) -> None:
+    one, two = (redis_node(server.url, name, command_timeout_s=20, lease_s=30) for name in ("n1", "n2"))
     heard: list[bytes] = []
     channels = [keys.run_hint(f"resp_{number}") for number in range(1000)]
-    await asyncio.gather(*(one.bus.subscribe(channel, heard.append) for channel in channels))
-    await asyncio.gather(*(two.bus.publish(channel, b"") for channel in channels))
-    await asyncio.gather(*(two.bus.ask("n1", "q", b"", 10) for _ in range(1000)))
-    await eventually(lambda: len(heard) == 1000)
-    names = [client["name"] for client in server.connections()]
-    assert names.count("antiphon:n1") < 20 and names.count("antiphon:n2") < 20
-    for channel in channels:
-        await one.bus.unsubscribe(channel, heard.append)
-    await eventually(lambda: not subscribed(server))
+    async with started(one, two):
+        await asyncio.gather(*(one.bus.subscribe(channel, heard.append) for channel in channels))
+        await asyncio.gather(*(two.bus.publish(channel, b"") for channel in channels))
+        await asyncio.gather(*(two.bus.ask("n1", "q", b"", 60) for _ in range(1000)))
+        await eventually(lambda: len(heard) == 1000, 30)
+        names = [client["name"] for client in server.connections()]
+        assert names.count("antiphon:n1") < 20 and names.count("antiphon:n2") < 20
+        for channel in channels:
+            await one.bus.unsubscribe(channel, heard.append)
+        await eventually(lambda: not subscribed(server))
 
 
 def subscribed(server: RedisServer) -> list[bytes]:
