@@ -33,7 +33,8 @@ test-fast: $(STAMPS)/test ## Run the tests that need neither browser nor SDKs
 	$(BIN)/python -m pytest -n $(TEST_JOBS) --dist worksteal -m "not codex and not model and not browser and not clients and not chaos" tests
 
 test-chaos: $(STAMPS)/test ## Kill, stop and cut off nodes and servers, fifty rounds of each (CHAOS_ROUNDS=n for others)
-	CHAOS_ROUNDS=$${CHAOS_ROUNDS:-50} DRAIN_SOCKETS=$${DRAIN_SOCKETS:-5000} $(BIN)/python -m pytest -n $(TEST_JOBS) --dist worksteal -m chaos tests/chaos
+	CHAOS_ROUNDS=$${CHAOS_ROUNDS:-50} CHAOS_PAUSE_S=$${CHAOS_PAUSE_S:-10} DRAIN_SOCKETS=$${DRAIN_SOCKETS:-5000} \
+		$(BIN)/python -m pytest -n $(NODE_JOBS) --dist worksteal -m chaos tests/chaos
 
 test-codex: setup $(STAMPS)/codex ## Run the Codex CLI against the server
 	$(BIN)/python -m pytest -m codex tests/codex

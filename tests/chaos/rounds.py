@@ -22,8 +22,8 @@ ROUNDS = int(os.environ.get("CHAOS_ROUNDS", "3"))
 """Rounds of each scenario: 3 in `make test`, 50 in `make test-chaos`."""
 
 LEASE_S = 1.0
-PAUSE_S = 3 * LEASE_S
-"""So long a process is stopped: enough for others to take its runs."""
+PAUSE_S = float(os.environ.get("CHAOS_PAUSE_S", str(3 * LEASE_S)))
+"""So long a process is stopped: enough for others to take its runs. 10 in `make test-chaos`."""
 
 MODEL = "stub-model"
 LOOK = {"type": "function", "name": "look", "parameters": {"type": "object"}}
