@@ -66,19 +66,19 @@ class Scene:
 
 @contextlib.asynccontextmanager
 async def scene(c: Cluster[LocalNode]) -> AsyncIterator[Scene]:
-    """Stored and unstored runs that talk for two seconds, and one that waits."""
-    talking = write_script(c.folder, "talking", [words(60, rate=30)])
+    """Stored and unstored runs that talk for three seconds, and one that waits."""
+    talking = write_script(c.folder, "talking", [words(90, rate=30)])
     waiting = calling(c.folder, 1, name="waiting")
     near, far = (lambda: [c.a.ws_url, c.b.ws_url]), (lambda: [c.b.ws_url, c.a.ws_url])
     async with contextlib.AsyncExitStack() as stack:
-        pairs = []
-        for n in range(4):
-            one = await stack.enter_async_context(Follower(near))
-            run_id = await one.create(talking, store=n % 2 == 0)
-            pairs.append((one, await stack.enter_async_context(Follower(far, run_id))))
         held = await stack.enter_async_context(Follower(far))
         await held.create(waiting, tools=LOOK, antiphon={"client_tools": "hold"})
         await held.follow(until=lambda event: event["type"] == "response.output_item.done")
+        talkers = [await stack.enter_async_context(Follower(near)) for _ in range(4)]
+        # At once: on a slow machine the first must not be over before the trouble begins.
+        ids = await asyncio.gather(*(one.create(talking, store=n % 2 == 0) for n, one in enumerate(talkers)))
+        watchers = [await stack.enter_async_context(Follower(far, run_id)) for run_id in ids]
+        pairs = list(zip(talkers, watchers, strict=True))
         for pair in pairs:
             for follower in pair:
                 await follower.follow(until=lambda event: event["type"] == "response.output_text.delta")

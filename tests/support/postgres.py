@@ -121,12 +121,14 @@ class PostgresServer:
     def pause(self) -> None:
         """SIGSTOP every process of it: connections stay open and nobody answers."""
         for process in self._processes():
-            process.suspend()
+            with contextlib.suppress(psutil.NoSuchProcess):
+                process.suspend()
 
     def resume(self) -> None:
         """Go on after `pause`."""
         for process in self._processes():
-            process.resume()
+            with contextlib.suppress(psutil.NoSuchProcess):  # those of ended connections go away by themselves
+                process.resume()
 
     @contextlib.contextmanager
     def paused(self) -> Iterator[None]:
