@@ -30,6 +30,17 @@ async def eventually(true: Callable[[], Any], within_s: float = WITHIN_S) -> Any
     return found
 
 
+async def longest_stall(for_s: float) -> float:
+    """Watch the loop for so long; the longest time in which it did nothing, beside polls of 5 ms."""
+    longest, last = 0.0, time.monotonic()
+    until = last + for_s
+    while last < until:
+        await asyncio.sleep(0.005)
+        now = time.monotonic()
+        longest, last = max(longest, now - last), now
+    return longest
+
+
 class Node:
     """A bus and what it told. suspended, gone: monotonic times and sets of nodes, in order."""
 

@@ -132,7 +132,7 @@ async def test_an_old_redis_is_refused_by_its_version(version: str) -> None:
 async def test_a_redis_that_loads_its_data_is_waited_for_and_then_named() -> None:
     loading = b"-LOADING Redis is loading the dataset in memory\r\n"
     async with RespServer(lambda command: b"+OK\r\n" if command[0] == b"CLIENT" else loading) as server:
-        message = await refused(f"redis://127.0.0.1:{server.port}", command_timeout_s=0.5)
+        message = await refused(f"redis://127.0.0.1:{server.port}", command_timeout_s=3)
         assert "still loading its data" in message
         assert len(server.commands) > 4, "it was asked again"
 

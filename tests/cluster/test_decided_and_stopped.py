@@ -90,7 +90,7 @@ async def test_a_waiting_run_whose_key_is_lost_goes_on_at_the_other_node_within_
             c.redis.command("DEL", f"antiphon:v1:run:{{{run.id}}}:meta")
             began = time.monotonic()
             await until_taken(far, run.id, output(run.call_ids[0]))
-            assert time.monotonic() - began < 5 * LEASE_S
+            assert time.monotonic() - began < 15 * LEASE_S
             events = run.events + await owner.collect_run()
         assert events[-1]["type"] == "response.completed"
 

@@ -202,7 +202,7 @@ def _calls(client: Follower) -> list[str]:
 
 async def _all_have(clients: list[Polite], calls: int) -> None:
     """Wait until every client was shown so many calls, on whatever node it is."""
-    await until(lambda: all(len(_calls(client)) == calls for client in clients), 20)
+    await until(lambda: all(len(_calls(client)) == calls for client in clients), 60)
 
 
 async def _answer(c: Cluster[LocalNode], owners: list[Polite], n: int) -> None:

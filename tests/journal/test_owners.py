@@ -129,7 +129,7 @@ async def test_a_suspended_node_shows_and_writes_nothing_until_it_has_its_runs_b
     assert seen == [] and not flushing.done() and run_log.durable == 4
     await one.journal.retake()
     one.side.held = True
-    async with asyncio.timeout(5):
+    async with asyncio.timeout(30):
         await acting
         await flushing
     assert seen == events(5, 9) == (await everything(one.journal, "resp_1"))[5:]
@@ -212,7 +212,7 @@ async def test_whoever_flushes_a_run_that_has_just_ended_need_not_wait(one: Node
     one.journal.append(run_log, [event(5)], 5)
     flushing = asyncio.create_task(one.journal.flush(run_log))
     await ended(one.journal, run_log)
-    async with asyncio.timeout(1):
+    async with asyncio.timeout(20):
         await flushing
         await one.journal.flush(run_log)
         await one.journal.may_act(run_log)
@@ -276,7 +276,7 @@ async def test_hints_carry_small_batches_and_tell_of_everything_else(server: Red
         await (listener.ssubscribe(channel) if sharded else listener.subscribe(channel))
 
         async def heard() -> bytes:
-            async with asyncio.timeout(5):
+            async with asyncio.timeout(30):
                 while True:
                     message = await listener.get_message(ignore_subscribe_messages=True, timeout=5)
                     if message is not None:

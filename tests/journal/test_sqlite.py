@@ -146,7 +146,7 @@ async def test_the_end_of_a_run_does_not_wait_for_ever_for_events_that_the_store
         execute(db.path, NO_EVENTS)
         journal.append(run_log, [event(0)], 0)
         await until(lambda: not journal.healthy)
-        async with asyncio.timeout(5):
+        async with asyncio.timeout(30):
             with pytest.raises(StorageError):
                 await journal.end(run_log, ending("resp_1", number=1), 0.1)
         journal.close(run_log)
@@ -239,7 +239,7 @@ async def test_strict_mode_shows_no_frame_before_it_is_durable() -> None:
                 await until(lambda: run_log.head > 12)
                 assert (run_log.shown, run_log.durable) == (-1, -1)
                 assert socket.received == []
-                reply = await asyncio.wait_for(socket.command("antiphon:ping"), 5)
+                reply = await asyncio.wait_for(socket.command("antiphon:ping"), 30)
                 assert reply["type"] == "antiphon:pong" and len(socket.received) == 1
             events = await socket.collect_run()
         run = check_run(events)
@@ -270,7 +270,7 @@ async def test_relaxed_mode_shows_events_while_the_store_is_busy_but_never_the_t
                 await socket.create(input="one two")
                 seen = await socket.recv_until(lambda event: event["type"] == "response.output_text.delta")
                 await until(lambda: any(s.head >= 1 for s in server.app.registry))
-                reply = await asyncio.wait_for(socket.command("antiphon:ping"), 5)
+                reply = await asyncio.wait_for(socket.command("antiphon:ping"), 30)
                 assert reply["type"] == "antiphon:pong"
                 assert not any(frame["type"] == "response.completed" for frame in socket.received)
                 assert (await get(server, f"/v1/responses/{seen[0]['response']['id']}")).json()[
