@@ -12,7 +12,7 @@ NODE_TESTS := tests/bus tests/journal tests/elsewhere tests/cluster tests/chaos 
 NODE_JOBS ?= 4
 
 .DEFAULT_GOAL := help
-.PHONY: help run cluster setup test test-fast test-chaos test-codex test-model check fmt lint types wire lock bench bench-server bench-cluster clean
+.PHONY: help run cluster setup test test-fast test-chaos test-codex test-model fuzz check fmt lint types wire lock bench bench-server bench-cluster clean
 
 help: ## List the targets
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  %-12s %s\n", $$1, $$2}'
@@ -26,11 +26,11 @@ cluster: $(STAMPS)/cluster ## Start two nodes, Valkey and PostgreSQL on this mac
 setup: $(STAMPS)/test $(STAMPS)/clients $(STAMPS)/npm ## Install everything development and tests need
 
 test: setup ## Run all tests but the slow suites
-	$(BIN)/python -m pytest -n $(TEST_JOBS) --dist worksteal -m "not codex and not model" tests $(NODE_TESTS:%=--ignore=%)
+	$(BIN)/python -m pytest -n $(TEST_JOBS) --dist worksteal -m "not codex and not fuzz and not model" tests $(NODE_TESTS:%=--ignore=%)
 	$(BIN)/python -m pytest -n $(NODE_JOBS) --dist worksteal $(NODE_TESTS)
 
 test-fast: $(STAMPS)/test ## Run the tests that need neither browser nor SDKs
-	$(BIN)/python -m pytest -n $(TEST_JOBS) --dist worksteal -m "not codex and not model and not browser and not clients and not chaos" tests
+	$(BIN)/python -m pytest -n $(TEST_JOBS) --dist worksteal -m "not codex and not fuzz and not model and not browser and not clients and not chaos" tests
 
 test-chaos: $(STAMPS)/test ## Kill, stop and cut off nodes and servers, fifty rounds of each (CHAOS_ROUNDS=n for others)
 	CHAOS_ROUNDS=$${CHAOS_ROUNDS:-50} CHAOS_PAUSE_S=$${CHAOS_PAUSE_S:-10} DRAIN_SOCKETS=$${DRAIN_SOCKETS:-5000} \
@@ -42,13 +42,17 @@ test-codex: setup $(STAMPS)/codex ## Run the Codex CLI against the server
 test-model: $(STAMPS)/test $(STAMPS)/clients $(STAMPS)/model ## Run the server in front of a real small model
 	$(BIN)/python -m pytest -m model tests/model
 
+fuzz: $(STAMPS)/test ## Send random requests and frames to a server for a minute (FUZZ_S=n for other times)
+	FUZZ_S=$${FUZZ_S:-60} $(BIN)/python -m pytest -n 0 -m fuzz tests/fuzz
+
 check: lint types test-fast ## What to run before a commit
 
 fmt: $(STAMPS)/test ## Format the code
 	$(BIN)/ruff format . && $(BIN)/ruff check --fix .
 
-lint: $(STAMPS)/test ## Check style
+lint: $(STAMPS)/test ## Check style, and look for known kinds of security faults
 	$(BIN)/ruff format --check . && $(BIN)/ruff check .
+	$(BIN)/bandit --quiet --recursive --configfile pyproject.toml server protocol deploy examples
 
 types: $(STAMPS)/test ## Check types
 	$(BIN)/mypy

@@ -18,7 +18,8 @@ from deploy.parts import Failed, Part, spawn
 from deploy.wheels import postgres_program, reachable, unprivileged, valkey_server
 
 _USER = _DATABASE = "antiphon"
-_PASSWORD = "password"
+# Of a server on this machine that exists for tests and `make cluster`.
+_PASSWORD = "password"  # nosec B105
 
 
 def start_valkey(folder: Path, port: int) -> Part:

@@ -118,6 +118,83 @@ class ModelList(Wire):
     data: list[Model]
 
 
+class Ticket(Wire):
+    """Answer to `POST /v1/tickets`. `expires_at`: Unix seconds until which it can be used, once."""
+
+    object: Literal["ticket"]
+    ticket: Id
+    expires_at: float
+
+
+class TenantStanding(Wire):
+    """Body of a pause or a resume."""
+
+    object: Literal["tenant"]
+    id: Id
+    paused: bool
+
+
+class ServerStanding(Wire):
+    """Body of an emergency stop or its end."""
+
+    object: Literal["server"]
+    stopped: bool
+
+
+class UsageTotal(Wire):
+    """What calls of models used. `cost`: of those whose price is known, `null` where none is."""
+
+    calls: Count
+    input_tokens: Count
+    cached_tokens: Count
+    output_tokens: Count
+    reasoning_tokens: Count
+    total_tokens: Count
+    cost: float | None
+    unpriced_calls: Count
+    estimated_calls: Count
+
+
+class UsageGroup(UsageTotal):
+    """The same for one tenant, agent, model or day (`YYYY-MM-DD`, UTC), whichever was asked for."""
+
+    tenant: str | None = opt()
+    agent: str | None = opt()
+    model: str | None = opt()
+    day: str | None = opt()
+    runs: Count
+
+
+class UsageReport(Wire):
+    """Body of `GET /v1/usage`."""
+
+    object: Literal["usage"]
+    by: Literal["tenant", "agent", "model", "day"]
+    from_: str = Field(alias="from")
+    to: str
+    data: list[UsageGroup]
+    total: UsageTotal
+
+
+class AuditEntry(Wire):
+    """Who did what, when, on what. `at`: Unix seconds. `tenant`: of who did it."""
+
+    id: Id
+    at: float
+    tenant: str
+    principal: str
+    action: str
+    target: str
+    detail: dict[str, Any]
+
+
+class AuditLog(Wire):
+    """Body of `GET /v1/admin/audit`, the newest first."""
+
+    object: Literal["list"]
+    data: list[AuditEntry]
+
+
 class Health(Wire):
     """Body of `/health` and `/ready`."""
 

@@ -41,8 +41,13 @@ CODES: dict[str, CodeSpec] = {
     "invalid_request": _request(400, "A field is missing, of the wrong type or out of range; `param` names it."),
     "unsupported_parameter": _request(400, "A field is valid but this server does not offer what it asks for."),
     "unsupported_tool": _request(400, "Nobody here can execute a tool of this type; `param` names it."),
-    "unsupported_media_type": _request(415, "A request body needs `Content-Type: application/json`."),
+    "unsupported_media_type": _request(
+        415, "A request body needs `Content-Type: application/json` and no `Content-Encoding`."
+    ),
     "payload_too_large": _request(413, "The body is larger than the limit."),
+    "headers_too_large": _request(431, "Request line and headers together are larger than the limit."),
+    "request_timeout": _request(408, "The request came too slowly.", retryable=True),
+    "input_url_not_allowed": _request(400, "A URL of the input leads to the server's own network."),
     # Lanes and connections.
     "invalid_stream_id": _request(400, "`stream_id` is not 1-256 characters of A-Z a-z 0-9 _ . -"),
     "websocket_stream_limit_reached": _request(400, "The connection already used all its named lanes."),
@@ -51,6 +56,10 @@ CODES: dict[str, CodeSpec] = {
     ),
     "too_many_queued": _request(429, "The connection has too many turns waiting.", retryable=True),
     "lane_in_use": CodeSpec(400, False, ("request", "extension"), "The lane belongs to an attachment."),
+    "rate_limited": CodeSpec(
+        429, True, ("request", "extension"), "Sent faster than the server takes it; wait for `retry-after`."
+    ),
+    "too_many_connections": _request(429, "The address, principal or tenant has all the sockets it may have."),
     # What the request refers to.
     "previous_response_not_found": _request(
         404, "Unknown, foreign, evicted or deleted parent (400 on WebSocket)."
@@ -66,7 +75,12 @@ CODES: dict[str, CodeSpec] = {
     "invalid_compaction": _request(
         400, "A `compaction` item looks like this server's, but was not made with its key."
     ),
-    "model_not_found": _request(404, "No configured upstream has this model."),
+    "model_not_found": _request(404, "No configured upstream has this model, or it is not open to the tenant."),
+    "model_not_allowed": _request(
+        403, "A model that was not named, the agent's or a fallback, is not open to the tenant."
+    ),
+    "model_required": _request(400, "Neither the request nor its agent names a model, and there is no default."),
+    "agent_not_found": _request(404, "Unknown agent, or another tenant's."),
     "response_not_found": CodeSpec(404, False, ("request", "extension"), "Unknown or foreign response id."),
     "conversation_not_found": _extension(404, "Unknown or foreign conversation id."),
     # Steering: in `response.steer.failed`, and over HTTP.
@@ -91,11 +105,37 @@ CODES: dict[str, CodeSpec] = {
     "not_found": _request(404, "No such path."),
     "method_not_allowed": _request(405, "The path does not take this method."),
     # Who asks.
-    "invalid_api_key": _request(401, "The API key is missing or unknown."),
+    "authentication_required": CodeSpec(
+        401, False, ("request", "extension"), "Nothing is answered here before credentials were shown."
+    ),
+    "invalid_api_key": CodeSpec(401, False, ("request", "extension"), "The API key is unknown or was revoked."),
+    "invalid_token": CodeSpec(
+        401, False, ("request", "extension"), "The signed token is forged, not for this server or not yet valid."
+    ),
+    "token_expired": CodeSpec(
+        401, False, ("request", "extension"), "The token or key has run out; get a new one."
+    ),
+    "invalid_ticket": CodeSpec(
+        401, False, ("request", "extension"), "The ticket is unknown, used, too old or from another origin."
+    ),
+    "identity_unavailable": CodeSpec(
+        503, True, ("request", "extension"), "The keys that tokens are checked with could not be had."
+    ),
     "forbidden": CodeSpec(403, False, ("request", "extension"), "The role of this key does not allow it."),
     "host_not_allowed": _request(403, "The Host header is not one this server answers to."),
-    "origin_not_allowed": _request(403, "The Origin is not this server's own."),
+    "origin_not_allowed": _request(403, "The Origin is neither this server's own nor an allowed one."),
     "forwarded_not_allowed": _request(403, "Forwarded requests need authentication or a trusted proxy."),
+    # Extensions of the operator.
+    "denied": _request(403, "A middleware of the server refused the run."),
+    "middleware_timeout": _request(503, "A middleware of the server took too long.", retryable=True),
+    "skill_unavailable": _request(503, "Nobody here executes the skill."),
+    # How much.
+    "quota_exceeded": _request(429, "The tenant has used up a quota; `retry-after` says when it begins anew."),
+    "budget_exceeded": _request(429, "A budget is spent; `retry-after` says when it begins anew."),
+    "too_many_runs": _request(429, "As many runs of the tenant are going on as may at once.", retryable=True),
+    "tenant_paused": _request(503, "An operator paused the tenant."),
+    "emergency_stop": _request(503, "An administrator stopped all runs."),
+    "tenant_not_found": _request(404, "Unknown or foreign tenant."),
     # The extension.
     "hello_required": _extension(400, "The first extension command must be `antiphon:hello`."),
     "unknown_command": _extension(400, "This server does not know the extension command."),
@@ -127,5 +167,9 @@ INCOMPLETE_REASONS: dict[str, str] = {
     "steered": "The run was cut short because somebody said more; another run follows.",
     "tool_deadline": "No client answered a held call in time, and the create had `on_expiry: cancel`.",
     "cancelled": "A client cancelled the run; `response.status` is `cancelled`.",
+    "max_tool_rounds": "The model still called tools on the last allowed round; the calls were made.",
+    "loop_detected": "The model gave the same output too many times in this conversation.",
+    "budget_exceeded": "A budget was used up while the run went on; what it made so far is kept.",
+    "quota_exceeded": "The tenant's tokens of the month were used up while the run went on.",
 }
 """Our values of `response.incomplete_details.reason`, beside those an upstream gives."""

@@ -42,13 +42,14 @@ class DeclaredTool(Wire):
 
 
 class Hello(Command):
-    """The client knows the extension. First of all other commands but ping."""
+    """The client knows the extension. First of all other commands but auth and ping."""
 
     type: Literal["antiphon:hello"] = "antiphon:hello"
     protocol: int
     client: ClientInfo
     tools: list[DeclaredTool] | None = opt(max_length=1024)
     labels: Labels | None = opt("Of the connection: one the run has too must be equal, or it is not asked.")
+    token: Annotated[str, Field(min_length=1)] | None = opt("A key or signed token, as in `antiphon:auth`.")
 
 
 def _either(
@@ -153,6 +154,22 @@ class ShowPresence(Command):
     label: Annotated[str, StringConstraints(max_length=128)] | None = opt("Shown to the others.")
 
 
+class Auth(Command):
+    """Who I am: as a first frame in place of a header, later with newer credentials of the same caller."""
+
+    model_config = _either("token", "ticket")
+
+    type: Literal["antiphon:auth"] = "antiphon:auth"
+    token: Annotated[str, Field(min_length=1)] | None = opt("A key or signed token.")
+    ticket: Annotated[str, Field(min_length=1)] | None = opt("From `POST /v1/tickets`, of this page's origin.")
+
+    @model_validator(mode="after")
+    def _one(self) -> Auth:
+        if (self.token is None) == (self.ticket is None):
+            raise FieldFault("token", "one of token and ticket is needed")
+        return self
+
+
 class Ping(Command):
     """Are you there?"""
 
@@ -184,7 +201,7 @@ class Welcome(Reply):
     connection_expires_at: float = Field(description="Unix seconds at which the connection gets too old.")
     features: list[Id]
     claim_lease_ms: Count = Field(description="How long a claim lasts unless it is renewed.")
-    token_expires_at: float | None = opt("Reserved.")
+    token_expires_at: float | None = opt("Unix seconds until which the credentials count; absent: for ever.")
 
 
 Mode = Literal["replay", "live", "snapshot", "ended"]
@@ -244,6 +261,7 @@ class Ok(Reply):
     result: Literal["accepted", "already_terminal"] | None = opt("Of a cancel.")
     fence: Count | None = opt("Of a claim: rises with each claim of the call.")
     expires_at: float | None = opt("Of a claim, Unix seconds.")
+    token_expires_at: float | None = opt("Of an auth: Unix seconds until which the credentials count.")
 
 
 class Pong(Reply):
@@ -294,15 +312,18 @@ class Run(Wire):
 
 
 class Goaway(Wire):
-    """The server will close this connection. Come back at a random moment of the next `spread_ms`."""
+    """The server will close this connection. Come back at a random moment of the next `spread_ms`.
+
+    `token_expiring`: unless `antiphon:auth` brings newer credentials before.
+    """
 
     type: Literal["antiphon:goaway"] = "antiphon:goaway"
-    reason: Literal["draining", "connection_age"]
+    reason: Literal["draining", "connection_age", "token_expiring"]
     deadline_ms: Count = Field(description="Milliseconds until the close.")
     spread_ms: Count
 
 
-AnyCommand = Hello | Attach | Detach | Cancel | ClaimCall | RenewClaim | ReleaseClaim | ShowPresence | Ping
+AnyCommand = Hello | Auth | Attach | Detach | Cancel | ClaimCall | RenewClaim | ReleaseClaim | ShowPresence | Ping
 AnyExtensionEvent = (
     Welcome | Attached | RunAttached | Ok | Pong | ExtensionError | CaughtUp | Detached | Run | Goaway
 )
@@ -319,7 +340,6 @@ extension_event: TypeAdapter[AnyExtensionEvent] = TypeAdapter(ExtensionEvent)
 
 RESERVED_COMMANDS = frozenset(
     {
-        "antiphon:auth",
         "antiphon:feed.subscribe",
         "antiphon:feed.unsubscribe",
     }

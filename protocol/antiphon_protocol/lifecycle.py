@@ -14,7 +14,10 @@ LIFECYCLE_EVENTS: dict[str, str] = {
     "run.started": "Its work began.",
     "run.step.started": "A call of the model begins. `data`: `step`, `model`.",
     "run.degraded": "Another model answers than the one asked for. `data`: `fallback_from`, `fallback_to`.",
-    "run.usage": "A call of the model was counted. `data`: its tokens.",
+    "run.usage": "A call of the model was charged. `data`: `step`, `input`, `output`, `total`, `cached`, "
+    "`reasoning`, `cost`, `estimated`.",
+    "run.loop_detected": "The model repeats itself. `data`: `repeats`, `action` (`warn`, `force`, `halt`), `kind` "
+    "(`text`, `call`).",
     "run.tool.called": "A tool was called. `data`: `call_id`, `name`, `owner`.",
     "run.tool.waiting": "It waits for a client to answer. `data`: `call_id`, `name`, `owner`, `deadline`.",
     "run.tool.resolved": "A call has its answer. `data`: `call_id`, `name`, `owner`, `by`, `ok`, `duration_ms`.",

@@ -31,6 +31,12 @@ class CreateExtras(Wire):
     )
     labels: dict[Short, Annotated[str, Field(max_length=256)]] | None = opt("Shown in RunState.", max_length=16)
     visibility: Literal["tenant", "private"] | None = opt("`private`: only the creator and operators see the run.")
+    agent: Annotated[str, Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9._:/-]{0,127}$")] | None = opt(
+        'The agent of the run; the same as `model: "agent:<name>"`.'
+    )
+    context: list[Short] | None = opt(
+        "Names of configured context providers, in place of the agent's.", max_length=64
+    )
     upstream_authorization: str | None = opt("The caller's own upstream credential. Never echoed, logged, stored.")
 
 
@@ -44,7 +50,7 @@ class CompactionRule(Wire):
 class CreateRequest(Wire):
     """The body of a create, the same on HTTP and on the socket. Unknown fields are ignored."""
 
-    model: Id
+    model: Id | None = None
     input: str | list[InputItem] = Field(default_factory=list)
     instructions: str | list[Any] | None = None
     previous_response_id: Id | None = None

@@ -3,22 +3,32 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Mapping
 from pathlib import Path
+from typing import Any
 
 import structlog
 
 from antiphon.backends import choose_backends, store_answers
 from antiphon.clock import RandomIds, SystemClock
+from antiphon.core.assembly.outcome import cancelled
+from antiphon.core.budgets import BudgetAlert
+from antiphon.core.principal import Principal
 from antiphon.errors import BusError, StartupError, StorageError
-from antiphon.governance.identity import NoAuthentication, StaticKeys
+from antiphon.governance.accounts import Accounts
+from antiphon.governance.admission.limits import Limits
+from antiphon.governance.hooks.build import build_hooks
+from antiphon.governance.identity.build import build_identity
 from antiphon.ops.lifecycle import Lifecycle
 from antiphon.ops.registry import RunRegistry
-from antiphon.ports import Authenticator, Clock, Ids
+from antiphon.ports import Clock, Ids
 from antiphon.runs.compaction.sealing import Sealer
 from antiphon.runs.engine import Engine
+from antiphon.runs.in_process import RunResult
 from antiphon.session.hub import Hub
 from antiphon.settings import Settings
 from antiphon.tools.build import build_toolbox
+from antiphon.tools.http_context import HttpContexts
 from antiphon.transport.asgi import build_asgi
 from antiphon.upstream.build import build_upstreams
 
@@ -43,8 +53,12 @@ class Antiphon:
         self.lifecycle = Lifecycle(ids.token(), clock)
         self.registry = RunRegistry(self.lifecycle, clock)
         self._toolbox = build_toolbox(settings, clock, config)
+        self._http_contexts = HttpContexts()
+        self.hooks = build_hooks(settings, self._http_contexts)
+        self.lifecycle.observe(self.hooks.observers.told)
         seal_key = settings.seal_key.get_secret_value() if settings.seal_key is not None else None
         self._sealer = Sealer(seal_key, settings.data_path / "seal.key")
+        self.accounts = self._accounts(clock, ids)
         self.engine = Engine(
             settings=settings,
             clock=clock,
@@ -57,18 +71,28 @@ class Antiphon:
             router=self._router,
             toolbox=self._toolbox,
             sealer=self._sealer,
+            hooks=self.hooks,
+            accounts=self.accounts,
         )
+        self.accounts.standing.on_stop = self._stop_runs
+        self.accounts.meter.on_alert = self._budget_alert
         self.backends.connect(self.engine, self.lifecycle, self.registry)
         self.hub = Hub(settings.timeouts.keepalive_s)
-        self.asgi = build_asgi(self.engine, self.hub, self._authenticator(), self._router.models, self._ready)
+        store, bus = self.backends.store, self.backends.bus
+        self.identity = build_identity(settings, store.reader, bus, clock, config)
+        self.asgi = build_asgi(self.engine, self.hub, self.identity, self._router.models, self._ready)
         self._draining = False
 
     async def start(self) -> None:
         """Take the data, bring tables up to date, take care of what dead processes left. Raises StartupError."""
         try:
             await self.backends.open(self._sealer)
+            await self.accounts.start()
+            await self.identity.start()
             await self.engine.recover()
         except BaseException as error:
+            await self.identity.aclose()
+            await self.accounts.aclose()
             await self.backends.close()
             if isinstance(error, StorageError):
                 place = self.backends.store.place
@@ -76,6 +100,16 @@ class Antiphon:
             raise
         self.engine.janitor.start()
         self.hub.start()
+
+    async def run(self, principal: Principal, request: Mapping[str, Any]) -> RunResult:
+        """Run a create to its end for a program that embeds the server; see `InProcess.run`."""
+        return await self.engine.in_process.run(principal, request)
+
+    async def run_skill(
+        self, principal: Principal, skill_id: str, input: Any, request: Mapping[str, Any] | None = None
+    ) -> RunResult:
+        """Have a skill do its work as a run; see `InProcess.run_skill`."""
+        return await self.engine.in_process.run_skill(principal, skill_id, input, request)
 
     async def drain(self) -> None:
         """Go away in order: readiness fails, work is refused, runs are handed over or get time, sockets close."""
@@ -106,9 +140,13 @@ class Antiphon:
         await self.hub.stop()
         await self.engine.janitor.stop()
         await self.engine.aclose()
+        await self.hooks.aclose()
+        await self._http_contexts.aclose()
         await self._toolbox.aclose()
         await self._router.aclose()
         await self.backends.flush()
+        await self.identity.aclose()
+        await self.accounts.aclose()
         await self.backends.close()
 
     async def _ready(self) -> str:
@@ -117,7 +155,29 @@ class Antiphon:
             return "draining"
         return "ready" if self.backends.healthy() and await store_answers(self.backends.store) else "unavailable"
 
-    def _authenticator(self) -> Authenticator:
-        if self.settings.auth_required:
-            return StaticKeys(self.settings.key, self.settings.tenant)
-        return NoAuthentication()
+    def _accounts(self, clock: Clock, ids: Ids) -> Accounts:
+        store, limits = self.backends.store, Limits(self.settings)
+        ledger, rows = self.backends.counting(limits)
+        return Accounts(
+            settings=self.settings,
+            limits=limits,
+            ledger=ledger,
+            rows=rows,
+            writer=store.writer,
+            reader=store.reader,
+            bus=self.backends.bus,
+            clock=clock,
+            ids=ids,
+        )
+
+    def _stop_runs(self, tenant: str | None) -> None:
+        """Cancel what runs here for a tenant, or for everybody: it was paused or stopped so."""
+        for run in self.engine.directory.live_runs():
+            if tenant in (None, run.principal.tenant):
+                self.engine.supervisor.stop(run, cancelled("system:stopped"))
+
+    def _budget_alert(self, alert: BudgetAlert) -> None:
+        """Say in the feed, at the run that did it, that a budget is nearly spent."""
+        if self.registry.lists(alert.run_id):
+            data = {"budget": alert.scope, "kind": alert.kind, "used": alert.used, "limit": alert.limit}
+            self.registry.note(self.registry.get(alert.run_id), event="run.updated", data={"budget_alert": data})

@@ -8,6 +8,11 @@ from typing import Protocol
 from antiphon.bus.memory import memory_bus
 from antiphon.bus.redis.bus import RedisBus
 from antiphon.errors import StorageError
+from antiphon.governance.admission.ledger import Ledger
+from antiphon.governance.admission.limits import Limits
+from antiphon.governance.admission.memory_ledger import MemoryLedger
+from antiphon.governance.admission.redis_ledger import RedisLedger
+from antiphon.governance.usage.write_behind import WriteBehind
 from antiphon.journal.contract import Journal
 from antiphon.journal.redis.archive import Archive
 from antiphon.journal.redis.journal import RedisJournal
@@ -31,6 +36,10 @@ class Backends(Protocol):
     store: Store
     journal: Journal
     bus: Bus
+
+    def counting(self, limits: Limits) -> tuple[Ledger, WriteBehind]:
+        """What counts what tenants use, and the rows it is made from."""
+        ...
 
     def connect(self, engine: Engine, lifecycle: Lifecycle, registry: RunRegistry) -> None:
         """Tell the engine what only this kind of backend has."""
@@ -68,6 +77,10 @@ class OneMachine:
         self.store = open_store(settings)
         self.journal: Journal = SqliteJournal(self.store.writer, self.store.reader, settings.journal)
         self.bus: Bus = memory_bus(ids.token(), clock)
+
+    def counting(self, limits: Limits) -> tuple[Ledger, WriteBehind]:
+        rows = WriteBehind(self.store.writer, tell_repeats=True)
+        return MemoryLedger(limits, rows), rows
 
     def connect(self, engine: Engine, lifecycle: Lifecycle, registry: RunRegistry) -> None:
         """There is nobody else."""
@@ -108,6 +121,11 @@ class SeveralNodes:
         self._archive = Archive(self._redis, writer, settings, clock)
         self._logs.on_ended = self._archive.moved_soon
         self._feed = RedisFeed(lambda: self._redis.commands, ids)
+        self._clock = clock
+
+    def counting(self, limits: Limits) -> tuple[Ledger, WriteBehind]:
+        rows = WriteBehind(self.store.writer, tell_repeats=False)
+        return RedisLedger(lambda: self._redis.commands, limits, rows, self._clock), rows
 
     def connect(self, engine: Engine, lifecycle: Lifecycle, registry: RunRegistry) -> None:
         lifecycle.observe(self._feed.publish)

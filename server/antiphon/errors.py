@@ -3,9 +3,11 @@
 AntiphonError
 ├── RequestError        the caller can mend it (4xx)
 │   ├── Unauthorized    401, no or unknown credentials
+│   ├── Deny            403, a middleware of the operator refused the run
 │   └── CursorError     the position asked for cannot be served
 ├── UpstreamError       a model server refused, broke off or was silent
 ├── ToolError           a tool of the server failed; the model is told
+├── HookError           an extension of the operator is missing, failed or was too slow
 ├── StorageError        the store did not take or give the data
 │   └── BusError        the bus did not answer, so that nobody knows who owns the run
 │       └── NodeGone    the node that was asked is dead
@@ -15,10 +17,12 @@ AntiphonError
 
 from __future__ import annotations
 
+import re
 from typing import Any
 
 from antiphon_protocol.codes import CODES
 
+_CODE = re.compile(r"[a-z][a-z0-9_]{0,63}")
 _TYPES = {401: "authentication_error", 403: "permission_error", 429: "rate_limit_error"}
 
 
@@ -85,6 +89,20 @@ class Unauthorized(RequestError):
     default_code = "invalid_api_key"
 
 
+class Deny(RequestError):
+    """A middleware refuses the run. code: one of ours or of the operator's own, lower case with underscores.
+
+    Raises ValueError for what would not read as a refusal.
+    """
+
+    default_code = "denied"
+
+    def __init__(self, code: str = "denied", message: str = "agent.run denied", status: int = 403) -> None:
+        if not _CODE.fullmatch(code) or not 400 <= status < 600:
+            raise ValueError("a deny has a code in lower case and a status from 400 to 599")
+        super().__init__(message, code=code, status=status, headers={"x-should-retry": "false"})
+
+
 class CursorError(RequestError):
     """The position asked for cannot be served: `epoch_changed`, `cursor_in_future` or `cursor_expired`."""
 
@@ -96,6 +114,8 @@ class UpstreamError(AntiphonError):
 
     http_status: what the upstream answered, None where there was no answer. is_upstreams_fault: it would have
     happened to any call, so that another attempt, or another model, can go well; absent: statuses from 503 on.
+    summary: the message without the upstream's own words. step: which part of asking it failed, `upstream` or
+    `breaker`.
     """
 
     default_code = "upstream_error"
@@ -106,15 +126,23 @@ class UpstreamError(AntiphonError):
         *,
         http_status: int | None = None,
         is_upstreams_fault: bool | None = None,
+        summary: str | None = None,
+        step: str = "upstream",
         **kwargs: Any,
     ) -> None:
         super().__init__(message, **kwargs)
         self.http_status = http_status
+        self.summary = summary or message
+        self.step = step
         self.is_upstreams_fault = self.status >= 503 if is_upstreams_fault is None else is_upstreams_fault
 
 
 class ToolError(AntiphonError):
     """A tool of the server failed. The model reads the message; it ends no run and has no code of its own."""
+
+
+class HookError(AntiphonError):
+    """An extension of the operator is missing, failed or was too slow. What it said itself is in the log only."""
 
 
 class StorageError(AntiphonError):

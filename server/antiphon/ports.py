@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import Any, Literal, Protocol
 
 from antiphon.core.principal import Principal
+from antiphon.core.tool_scope import EVERYTHING, ToolScope
 
 
 class Clock(Protocol):
@@ -156,8 +157,15 @@ class OpenTools(Protocol):
 class Toolbox(Protocol):
     """Every tool the server can execute."""
 
-    def check(self, declared: Sequence[Mapping[str, Any]]) -> None:
-        """Refuse `mcp` and `web_search` tools of a request that can never work. Raises RequestError."""
+    def check(self, declared: Sequence[Mapping[str, Any]], scope: ToolScope = EVERYTHING) -> None:
+        """Refuse `mcp` and `web_search` tools of a request that can never work. Raises RequestError.
+
+        scope: what its tenant has; all else is refused like what does not exist.
+        """
+        ...
+
+    def knows(self, name: str) -> bool:
+        """Whether a configured or built-in tool, or an MCP server of the configuration, has this name."""
         ...
 
     @property
@@ -169,11 +177,18 @@ class Toolbox(Protocol):
         """Whether a search provider is configured."""
         ...
 
-    async def open(self, declared: Sequence[Mapping[str, Any]], tenant: str, always: Sequence[str]) -> OpenTools:
+    async def open(
+        self,
+        declared: Sequence[Mapping[str, Any]],
+        tenant: str,
+        always: Sequence[str],
+        scope: ToolScope = EVERYTHING,
+    ) -> OpenTools:
         """The tools a run may use. declared: the request's tools of types `mcp` and, if owned here, `web_search*`.
 
         always: names of configured or built-in tools that are offered without being asked for, beside those
-        configured so. Never raises for a server that cannot be listed: its list holds the error.
+        configured so. scope: what the run may have at all. Never raises for a server that cannot be listed: its
+        list holds the error.
         """
         ...
 
@@ -182,11 +197,40 @@ class Toolbox(Protocol):
         ...
 
 
-class Authenticator(Protocol):
-    """Turns credentials into a principal."""
+@dataclass(frozen=True, slots=True)
+class Credentials:
+    """What a caller shows. bearer: a key or a signed token. ticket: of a browser's socket. origin: the page's, in
+    lower case, None where no page sends this."""
 
-    def authenticate(self, headers: Mapping[str, str]) -> Principal:
-        """headers: lower-case names. Raises Unauthorized."""
+    bearer: str | None = None
+    ticket: str | None = None
+    origin: str | None = None
+
+
+class Authenticator(Protocol):
+    """Turns credentials into a principal, and knows how long they count.
+
+    required: whether anybody has to show credentials.
+    """
+
+    required: bool
+
+    async def authenticate(self, credentials: Credentials) -> Principal:
+        """Raises Unauthorized, StorageError, or AntiphonError `identity_unavailable`."""
+        ...
+
+    def check(self, principal: Principal) -> None:
+        """Whether its credential still counts, from memory. Raises Unauthorized."""
+        ...
+
+    def watch(
+        self, principal: Principal, on_over: Callable[[Literal["expired", "revoked"]], None]
+    ) -> Callable[[], None]:
+        """Be told once, when its credential counts no more. Gives what ends the watch."""
+        ...
+
+    async def issue_ticket(self, principal: Principal, origin: str | None) -> tuple[str, float]:
+        """A ticket for one socket of pages of this origin, and the Unix time until which it can be used."""
         ...
 
 
@@ -239,10 +283,6 @@ class Bus(Protocol):
 
     async def alive(self) -> frozenset[str]:
         """The nodes whose lease is valid, this one included while it is."""
-        ...
-
-    async def is_alive(self, node: str) -> bool:
-        """Whether a node's lease is valid."""
         ...
 
     async def forget_node(self, node: str) -> None:

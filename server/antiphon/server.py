@@ -16,6 +16,7 @@ import uvicorn
 from antiphon.app import Antiphon
 from antiphon.errors import StartupError
 from antiphon.transport.fast_websocket import FastWebSocketProtocol
+from antiphon.transport.slow_http import bounded_http
 
 log = structlog.get_logger(__name__)
 
@@ -40,7 +41,7 @@ class AntiphonServer:
         settings = app.settings
         self._config = uvicorn.Config(
             app.asgi,
-            http="httptools",
+            http=bounded_http(settings.door),
             ws=FastWebSocketProtocol,
             ws_max_size=settings.limits.max_message_bytes,
             ws_ping_interval=settings.timeouts.ping_interval_s,
@@ -51,6 +52,7 @@ class AntiphonServer:
             log_config=None,
             access_log=False,
             server_header=False,
+            headers=[("x-content-type-options", "nosniff")],
             timeout_graceful_shutdown=2,
         )
         self._server = _Uvicorn(self._config)

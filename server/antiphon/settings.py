@@ -16,6 +16,19 @@ from pydantic_settings import (
 )
 
 from antiphon.errors import StartupError
+from antiphon.settings_agents import AgentSettings, check_agents
+from antiphon.settings_door import DoorLimits, DoorSettings, Networks, WebOrigins
+from antiphon.settings_hooks import Contexts, HooksSettings, Middlewares, Observers, Skills
+from antiphon.settings_identity import IdentitySettings, JwtSettings
+from antiphon.settings_loop import LoopSettings
+from antiphon.settings_quotas import (
+    BudgetSettings,
+    PriceSettings,
+    QuotaSettings,
+    TierSettings,
+    UsageSettings,
+    check_quotas,
+)
 from antiphon.settings_storage import MIB, BusSettings, JournalSettings, StoreSettings
 from antiphon.settings_tools import ToolSettings, ToolsSettings, WebSearchSettings
 
@@ -42,6 +55,11 @@ class LimitSettings(_Table):
         1 * MIB, gt=0, description="Unsent bytes of a connection before attachments are parked."
     )
     upstream_event_bytes: int = Field(16 * MIB, gt=0, description="Largest single event read from an upstream.")
+    private_input_urls: Literal["refuse", "allow"] | None = Field(
+        None,
+        description="URLs of images and files in inputs that lead to this network: an upstream in it would fetch "
+        "them. Absent: refused where authentication is required.",
+    )
 
 
 class TimeoutSettings(_Table):
@@ -88,12 +106,6 @@ class BreakerSettings(_Table):
     open_s: float = Field(30, gt=0, description="How long.")
 
 
-class LoopSettings(_Table):
-    """How long a run may go on by itself."""
-
-    max_rounds: int = Field(10, ge=1, le=1000, description="Model calls of one run; then it ends `incomplete`.")
-
-
 class UpstreamSettings(_Table):
     """A model server. `key` is a secret; prefer `key_env`, the name of a variable that holds it."""
 
@@ -119,6 +131,13 @@ class TenantSettings(_Table):
     id: str = Field(pattern=r"^[A-Za-z0-9_-]{1,64}$")
     tier: str = "enterprise"
     models: tuple[str, ...] | None = Field(None, description="Absent: every model; empty: none.")
+    tools: tuple[str, ...] | None = Field(
+        None,
+        description="Tools of the server, and types of tools of the upstream, that its runs may have, as in "
+        "`[[agent]]`. Absent: all; empty: none.",
+    )
+    sockets: int | None = Field(None, ge=0, description="Open sockets on each node. Absent: no limit of its own.")
+    quotas: QuotaSettings = Field(QuotaSettings(), description="In place of single numbers of its tier.")
 
 
 class KeySettings(_Table):
@@ -151,7 +170,14 @@ class Settings(BaseSettings):
     auth: Literal["off", "required"] | None = Field(None, description="Default: off on loopback, else required.")
     insecure: bool = Field(False, description="Allow `auth = off` on an address that is not loopback.")
     allowed_hosts: tuple[str, ...] = Field((), description="Host names served besides the address bound to.")
-    trusted_proxies: tuple[str, ...] = Field((), description="Addresses whose forwarding headers are believed.")
+    allowed_origins: WebOrigins = Field(
+        (),
+        description="Other sites whose pages may use the server, each as `https://chat.example`: scheme, name and "
+        "port must all be the same.",
+    )
+    trusted_proxies: Networks = Field(
+        (), description="Addresses or networks of proxies whose forwarding headers are believed."
+    )
     log_level: Literal["debug", "info", "warning", "error"] = Field("info", description="Least severe line shown.")
     log_format: Literal["auto", "json", "console"] = Field("auto", description="`auto`: console on a terminal.")
 
@@ -168,6 +194,7 @@ class Settings(BaseSettings):
     store: StoreSettings = StoreSettings()
     bus: BusSettings = BusSettings()
     limits: LimitSettings = LimitSettings()
+    door: DoorSettings = DoorSettings()
     timeouts: TimeoutSettings = TimeoutSettings()
     retry: RetrySettings = RetrySettings()
     breaker: BreakerSettings = BreakerSettings()
@@ -176,13 +203,41 @@ class Settings(BaseSettings):
         description="By model, the models that answer in its place when its upstream fails, in order.",
         examples=['[fallbacks]\n"gpt-5.5" = ["gpt-5.5-mini", "local-model"]'],
     )
+    default_model: str | None = Field(
+        None, min_length=1, description="Answers requests that name no model, and whose agent names none."
+    )
+    strict_fallbacks: bool = Field(
+        True, description="Only the named fallbacks may answer in a model's place; false: `default_model` as well."
+    )
     loop: LoopSettings = LoopSettings()
     upstream: tuple[UpstreamSettings, ...] = ()
     tenant: tuple[TenantSettings, ...] = ()
     key: tuple[KeySettings, ...] = ()
+    jwt: JwtSettings | None = None
+    identity: IdentitySettings = IdentitySettings()
     tools: ToolsSettings = ToolsSettings()
     tool: tuple[ToolSettings, ...] = ()
     web_search: WebSearchSettings = WebSearchSettings()
+    hooks: HooksSettings = HooksSettings()
+    middleware: Middlewares = ()
+    context: Contexts = ()
+    observer: Observers = ()
+    skill: Skills = ()
+    agent: tuple[AgentSettings, ...] = ()
+    tiers: dict[str, TierSettings] = {}
+    budget: tuple[BudgetSettings, ...] = ()
+    price: tuple[PriceSettings, ...] = ()
+    usage: UsageSettings = UsageSettings()
+
+    @model_validator(mode="after")
+    def _check_agents(self) -> Settings:
+        check_agents(self.agent, {tenant.id for tenant in self.tenant} | {"default"})
+        return self
+
+    @model_validator(mode="after")
+    def _check_quotas(self) -> Settings:
+        check_quotas(self.tiers, [(t.id, t.tier) for t in self.tenant], self.budget, self.price)
+        return self
 
     @classmethod
     def settings_customise_sources(
@@ -201,12 +256,6 @@ class Settings(BaseSettings):
             raise ValueError(
                 f"auth = off serves everybody who can reach {self.host}; bind 127.0.0.1, "
                 "configure keys, or say --insecure"
-            )
-        if self.auth_required and not self.key:
-            why = f"{self.host} is reachable from other machines, so " if self.auth is None else ""
-            raise ValueError(
-                f"{why}authentication is required, but no [[key]] is configured; add one (sha256 of the key) "
-                f"or {'bind 127.0.0.1' if self.auth is None else 'leave auth out'}"
             )
         names = [tool.name for tool in self.tool]
         for name in names:
@@ -251,6 +300,17 @@ class Settings(BaseSettings):
     @property
     def auth_required(self) -> bool:
         return self.auth == "required" or (self.auth is None and not self.is_loopback)
+
+    @property
+    def door_limits(self) -> DoorLimits:
+        """How much, and how fast, is in force."""
+        return self.door.in_force(auth_required=self.auth_required)
+
+    @property
+    def refuses_private_urls(self) -> bool:
+        """Whether inputs may not name URLs of this network."""
+        given = self.limits.private_input_urls
+        return self.auth_required if given is None else given == "refuse"
 
     @property
     def data_path(self) -> Path:

@@ -64,6 +64,8 @@ def _refuse_unknown_variables(settings: Settings) -> None:
     known = {f"ANTIPHON_{name.upper()}" for name in Settings.model_fields} | _OTHER_VARIABLES
     known |= {upstream.key_env for upstream in settings.upstream if upstream.key_env}
     known |= {name for tool in settings.tool for name in tool.variables} | {settings.web_search.key_env or ""}
+    known |= {name for context in settings.context for name in context.headers_env.values()}
+    known |= {settings.jwt.secret_env} if settings.jwt is not None and settings.jwt.secret_env else set()
     lines = [
         f"  {name}: there is no such setting"
         for name in sorted(os.environ)

@@ -33,9 +33,21 @@ def render() -> str:
         if model is None:
             continue
         repeated = "tuple" in str(field.annotation)
-        title = f"[[{name}]]" if repeated else f"[{name}]"
-        parts += [f"\n## `{title}`\n", f"{inspect.cleandoc(model.__doc__ or '')}\n", *_table(model, None)]
+        named = str(field.annotation).startswith("dict")
+        title = f"[[{name}]]" if repeated else f"[{name}.<name>]" if named else f"[{name}]"
+        parts += _section(title, model)
     return "\n".join(parts) + "\n"
+
+
+def _section(title: str, model: type[BaseModel]) -> list[str]:
+    """A table of the file, then the tables inside it."""
+    about = inspect.cleandoc(model.__doc__ or "")
+    parts = [f"\n## `{title}`\n", f"{about}\n", *_table(model, None, simple_only=True)]
+    for name, field in model.model_fields.items():
+        inner = _model_of(field.annotation)
+        if inner is not None:
+            parts += _section(f"[{title.strip('[]')}.{name}]", inner)
+    return parts
 
 
 def _table(model: type[BaseModel], env_prefix: str | None, *, simple_only: bool = False) -> list[str]:

@@ -58,7 +58,32 @@ def codes_in(tree: ast.Module) -> Iterator[str]:
                     yield from strings_in(value)
 
 
+def constants_in(tree: ast.Module) -> dict[str, str]:
+    """Texts that a module gives a name, written in capitals."""
+    return {
+        target.id: value
+        for node in tree.body
+        if isinstance(node, ast.Assign)
+        for target in node.targets
+        if isinstance(target, ast.Name) and target.id.isupper()
+        for value in strings_in(node.value)
+    }
+
+
+def reasons_in(tree: ast.Module, constants: dict[str, str]) -> Iterator[str]:
+    """Reasons of `Outcome(..., reason=...)` that are written out, or are one of the constants."""
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id == "Outcome":
+            for keyword in node.keywords:
+                if keyword.arg == "reason" and isinstance(keyword.value, ast.Name):
+                    yield constants[keyword.value.id]
+                elif keyword.arg == "reason":
+                    yield from strings_in(keyword.value)
+
+
 USED = {code: source.name for source in sources() for code in codes_in(source.tree)}
+CONSTANTS = {name: value for source in sources() for name, value in constants_in(source.tree).items()}
+REASONS = {reason for source in sources() for reason in reasons_in(source.tree, CONSTANTS)}
 
 
 @pytest.mark.parametrize("code", sorted(USED))
@@ -70,6 +95,10 @@ def test_a_code_the_server_uses_is_in_the_table(code: str) -> None:
 @pytest.mark.parametrize("code", sorted(CODES))
 def test_a_code_in_the_table_is_used_or_reserved(code: str) -> None:
     assert (code in USED) != (code in RESERVED)
+
+
+def test_every_reason_of_ours_is_in_the_table_and_every_one_in_the_table_is_used() -> None:
+    assert REASONS == INCOMPLETE_REASONS.keys()
 
 
 def test_reserved_codes_are_in_the_table() -> None:

@@ -9,7 +9,25 @@ import pytest
 
 from tests.architecture.sources import ROOT, Source, sources
 
-EVERYBODY = frozenset({"", "core", "ports", "errors", "settings", "settings_storage", "settings_tools"})
+EVERYBODY = frozenset(
+    {
+        "",
+        "core",
+        "entry_loading",
+        "errors",
+        "hooks",
+        "ports",
+        "settings",
+        "settings_agents",
+        "settings_door",
+        "settings_hooks",
+        "settings_identity",
+        "settings_loop",
+        "settings_quotas",
+        "settings_storage",
+        "settings_tools",
+    }
+)
 """What each layer may import beside itself. The empty name is the package, for its version."""
 
 ALLOWED: dict[str, frozenset[str]] = {
@@ -29,7 +47,27 @@ FOUNDATION: dict[str, frozenset[str]] = {
     "core": frozenset({"core", "errors"}),
     "ports": frozenset({"core"}),
     "errors": frozenset(),
-    "settings": frozenset({"errors", "settings_storage", "settings_tools"}),
+    "entry_loading": frozenset({"errors"}),
+    "hooks": frozenset({"core", "errors"}),
+    "settings": frozenset(
+        {
+            "errors",
+            "settings_agents",
+            "settings_door",
+            "settings_hooks",
+            "settings_identity",
+            "settings_loop",
+            "settings_quotas",
+            "settings_storage",
+            "settings_tools",
+        }
+    ),
+    "settings_agents": frozenset({"core"}),
+    "settings_door": frozenset({"core"}),
+    "settings_hooks": frozenset(),
+    "settings_identity": frozenset(),
+    "settings_loop": frozenset({"core"}),
+    "settings_quotas": frozenset({"core"}),
     "settings_storage": frozenset(),
     "settings_tools": frozenset(),
     "settings_loading": frozenset({"errors", "settings"}),
@@ -47,7 +85,10 @@ ADAPTERS = frozenset(
         "bus.memory",
         "bus.redis.bus",
         "clock",
-        "governance.identity",
+        "governance.admission.memory_ledger",
+        "governance.admission.redis_ledger",
+        "governance.identity.authenticator",
+        "governance.identity.build",
         "journal.redis.journal",
         "journal.sqlite",
         "store.postgres.writer",

@@ -86,6 +86,37 @@ export const failures = {
     await tab.says('#connection', 'Key needed');
     for (const control of await tab.page.locator('#draft, #send, #suggestions button').all())
       assert.ok(await control.isDisabled());
+    await tab.page.fill('#key', 'not the key');
+    await tab.page.press('#key', 'Enter');
+    await tab.says('#key-hint', 'does not accept');
+    await tab.page.fill('#key', 'another-wrong-one');
+    await tab.page.press('#key', 'Enter');
+    await tab.until(() => document.querySelector('#key').value === '' && !document.querySelector('#unlock').hidden);
+    tab.assertClean(/401/);
+  },
+
+  async a_key_is_asked_for_and_kept_for_the_tab_only({ tab, url }) {
+    const inUrls = [];
+    tab.page.on('request', (request) => inUrls.push(request.url()));
+    tab.page.on('websocket', (socket) => inUrls.push(socket.url()));
+    await tab.page.goto(`${url}?model=antiphon/echo`);
+    await tab.says('#banner', 'This server asks for an API key');
+    await tab.page.fill('#key', 'secret');
+    await tab.page.press('#key', 'Enter');
+    await tab.says('#connection', 'Connected');
+    assert.ok(await tab.page.isHidden('#unlock'));
+    await tab.send('Hello?');
+    await tab.done();
+    await tab.reload();
+    assert.ok(inUrls.some((one) => one.includes('?ticket=tk_')));
+    assert.deepEqual(
+      inUrls.filter((one) => one.includes('secret')),
+      [],
+    );
+    assert.equal(await tab.page.evaluate(() => JSON.stringify(localStorage).includes('secret')), false);
+    await tab.page.evaluate(() => document.querySelector('#forget').click());
+    await tab.says('#connection', 'Key needed');
+    assert.equal(await tab.page.evaluate(() => JSON.stringify(sessionStorage).includes('"secret"')), false);
     tab.assertClean(/401/);
   },
 };

@@ -173,9 +173,12 @@ async def test_in_the_browser(scenario: str, tmp_path: Path) -> None:
     await _play(scenario, tmp_path)
 
 
-async def test_a_server_that_wants_a_key_says_so_in_one_sentence(tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    "scenario", ["a_server_that_wants_a_key_is_explained", "a_key_is_asked_for_and_kept_for_the_tab_only"]
+)
+async def test_a_server_that_wants_a_key(scenario: str, tmp_path: Path) -> None:
     key = {"sha256": hashlib.sha256(b"secret").hexdigest(), "name": "ci"}
-    await _play("a_server_that_wants_a_key_is_explained", tmp_path, auth="required", key=[key])
+    await _play(scenario, tmp_path, auth="required", key=[key])
 
 
 async def test_a_call_that_needs_approval_is_allowed_by_a_person(tmp_path: Path) -> None:

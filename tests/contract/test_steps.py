@@ -14,6 +14,11 @@ from antiphon.bus.memory import memory_bus
 from antiphon.clock import RandomIds, SystemClock
 from antiphon.core.create_request import parse_create
 from antiphon.core.principal import LOCAL
+from antiphon.governance.accounts import Accounts
+from antiphon.governance.admission.limits import Limits
+from antiphon.governance.admission.memory_ledger import MemoryLedger
+from antiphon.governance.hooks.build import build_hooks
+from antiphon.governance.usage.write_behind import WriteBehind
 from antiphon.journal.sqlite import SqliteJournal
 from antiphon.ops.lifecycle import Lifecycle
 from antiphon.ops.registry import RunRegistry
@@ -23,6 +28,7 @@ from antiphon.runs.engine import Engine
 from antiphon.runs.loop import steps
 from antiphon.runs.run import Create, Run
 from antiphon.tools.build import build_toolbox
+from antiphon.tools.http_context import HttpContexts
 from antiphon.upstream.router import UpstreamRouter
 from tests.contract.playing import LOOK, call, keyed, pairs, says, types
 from tests.store.database import Database, database
@@ -65,8 +71,9 @@ class Turns:
         """Rehydrate, create: a run that shows its first events and has its row."""
         raw = {"model": MODEL, "input": input, **fields}
         create = Create(parse_create(raw), raw, "python")
-        prepared = await self._engine.preparer.prepare(create, LOCAL, None)
-        run = self._engine.opener.open(create, LOCAL, prepared, RandomIds().mint("resp"))
+        run_id = RandomIds().mint("resp")
+        prepared = await self._engine.pipeline.prepare(run_id, create, LOCAL, None)
+        run = self._engine.opener.open(LOCAL, prepared, run_id)
         self._engine.opener.write_row(run, prepared, None)
         self.parts.registry.start(run.state)
         self.parts.registry.change(run.state, "running", event="run.started", step=1)
@@ -95,6 +102,8 @@ async def turns(folder: Path, *answers: list[bytes], **settings: Any) -> AsyncIt
     async with database(folder) as db:
         toolbox = build_toolbox(settings_, clock)
         journal = SqliteJournal(db.writer, db.reader, settings_.journal)
+        bus = memory_bus("node", clock)
+        limits, counted = Limits(settings_), WriteBehind(db.writer, tell_repeats=True)
         engine = Engine(
             settings=settings_,
             clock=clock,
@@ -102,11 +111,23 @@ async def turns(folder: Path, *answers: list[bytes], **settings: Any) -> AsyncIt
             reader=db.reader,
             writer=db.writer,
             journal=journal,
-            bus=memory_bus("node", clock),
+            bus=bus,
             registry=RunRegistry(Lifecycle("a" * 16, clock), clock),
             router=UpstreamRouter([], {MODEL: upstream}, clock),
             toolbox=toolbox,
             sealer=sealer,
+            hooks=build_hooks(settings_, HttpContexts()),
+            accounts=Accounts(
+                settings=settings_,
+                limits=limits,
+                ledger=MemoryLedger(limits, counted),
+                rows=counted,
+                writer=db.writer,
+                reader=db.reader,
+                bus=bus,
+                clock=clock,
+                ids=RandomIds(),
+            ),
         )
         try:
             yield Turns(engine, upstream, db)

@@ -27,7 +27,6 @@ MESSAGE = {"role": "user", "content": "hello"}
 WRONG: list[tuple[str, Any, str]] = [
     ("model", 5, "model"),
     ("model", "", "model"),
-    ("model", None, "model"),
     ("model", "x" * 257, "model"),
     ("input", 5, "input"),
     ("input", {}, "input"),
@@ -142,10 +141,9 @@ def test_a_wrong_field_is_named(field: str, value: Any, param: str) -> None:
     assert error.param == param
 
 
-def test_a_missing_model_is_named() -> None:
-    with pytest.raises(RequestError) as refused:
-        parse_create({"input": "x"})
-    assert (refused.value.param, refused.value.message) == ("model", "model is required.")
+def test_a_model_may_be_left_to_the_agent_or_to_the_server() -> None:
+    assert parse_create({"input": "x"}).model is None
+    assert parse_create({"model": None, "input": "x"}).model is None
 
 
 def test_the_message_tells_of_nothing_inside_the_server() -> None:
@@ -198,14 +196,14 @@ def test_unknown_fields_are_ignored_at_every_level_but_in_our_own_object() -> No
 
 
 def test_every_setting_may_be_null() -> None:
-    nullable = set(CreateRequest.model_fields) - {"model", "input"}
+    nullable = set(CreateRequest.model_fields) - {"input"}
     request = parse_create({**GOOD, **dict.fromkeys(nullable)})
     assert request.stored
     assert request.antiphon.visibility == "tenant"
 
 
 def test_every_key_of_our_own_object_may_be_null() -> None:
-    keys = ("on_disconnect", "labels", "visibility", "upstream_authorization")
+    keys = ("on_disconnect", "labels", "visibility", "upstream_authorization", "agent", "context")
     assert parse_create({**GOOD, "antiphon": dict.fromkeys(keys)}).antiphon.labels == {}
 
 

@@ -15,8 +15,13 @@ from antiphon.errors import RequestError
 from antiphon_protocol.codes import INCOMPLETE_REASONS
 from antiphon_protocol.notices import SteerPending
 
-OURS = sorted(INCOMPLETE_REASONS.keys() - {"steered"})
-GO_ON = [Outcome("completed"), STEERED, Outcome("incomplete", reason="max_output_tokens")]
+LEAD_ON = ("steered", "max_tool_rounds", "loop_detected")
+OURS = sorted(INCOMPLETE_REASONS.keys() - set(LEAD_ON))
+GO_ON = [
+    Outcome("completed"),
+    STEERED,
+    *(Outcome("incomplete", reason=reason) for reason in (*LEAD_ON, "max_output_tokens")),
+]
 STAY = [
     failed("server_error", "x"),
     cancelled("user:a"),

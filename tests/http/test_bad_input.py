@@ -113,7 +113,6 @@ async def test_nesting_up_to_the_limit_is_taken_and_one_level_more_is_not() -> N
 
 
 WRONG: list[tuple[str, Any]] = [
-    ("model", None),
     ("model", 7),
     ("model", ""),
     ("model", "m" * 300),
@@ -173,7 +172,10 @@ WRONG: list[tuple[str, Any]] = [
     ("multi_agent", 5),
     ("antiphon", "x"),
     ("antiphon.nonsense", {"nonsense": 1}),
-    ("antiphon.agent", {"agent": "x"}),
+    ("antiphon.agent", {"agent": 7}),
+    ("antiphon.agent", {"agent": "a b"}),
+    ("antiphon.context", {"context": "x"}),
+    ("antiphon.context", {"context": ["nobody"]}),
     ("antiphon.on_disconnect", {"on_disconnect": -1}),
     ("antiphon.on_disconnect", {"on_disconnect": 86_401}),
     ("antiphon.on_disconnect", {"on_disconnect": "30"}),

@@ -115,7 +115,7 @@ async def test_stream_headers_keep_caches_and_proxies_from_holding_events_back()
     ):
         headers = stream.response.headers
         assert [event async for event in stream]
-    assert headers["cache-control"] == "no-cache" and headers["x-accel-buffering"] == "no"
+    assert headers["cache-control"] == "no-store" and headers["x-accel-buffering"] == "no"
     assert "openai-model" not in headers
 
 

@@ -51,6 +51,7 @@ async def test_a_create_leaves_one_receipt_with_its_fields_and_nothing_it_said()
         "response_id": parent["id"],
         "tenant": "default",
         "principal": "user:local",
+        "agent": "default",
         "model": "antiphon/echo",
         "store": True,
         "stream": False,

@@ -114,6 +114,24 @@ async def test_retry_hints_of_an_upstream_are_passed_on() -> None:
     assert answer.headers["retry-after"] == "7"
 
 
+@pytest.mark.parametrize("stream", [False, True])
+async def test_a_failure_that_no_other_model_may_mend_says_so_without_the_words_of_the_provider(
+    stream: bool,
+) -> None:
+    async with stub_server(stub.answering(503, OWN)) as (_, server), http(server) as client:
+        if stream:
+            told = await read_sse("POST", f"{server.url}/v1/responses", json=body(model=MODEL, stream=True))
+            error = told.payloads[-1]["response"]["error"]
+        else:
+            answer = await client.post("/v1/responses", json=body(model=MODEL))
+            assert answer.status_code == 503
+            error = answer.json()["error"]
+    assert (error["code"], error["message"]) == (
+        "upstream_unavailable",
+        "strict_fallbacks: upstream: Upstream 'stub' answered 503.",
+    )
+
+
 async def test_a_passing_fault_before_output_is_not_noticed() -> None:
     handler = stub.in_turn(stub.answering(503, {}), dropped, stub.text())
     async with stub_server(handler) as (upstream, server):

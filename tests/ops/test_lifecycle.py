@@ -100,7 +100,7 @@ def test_who_takes_over_a_run_says_what_the_feed_lacks(told: Told, ended: bool, 
 
 def test_every_event_that_is_recorded_stands_in_the_table_of_the_protocol() -> None:
     texts = [path.read_text(encoding="utf-8") for path in Path(antiphon.__file__).parent.rglob("*.py")]
-    recorded = re.compile(r'(?:event=|record\(|_tell\(run, )"(run\.[a-z.]+)"')
+    recorded = re.compile(r'(?:event=|record\(|_tell\(run, )"(run\.[a-z._]+)"')
     named = {name for text in texts for name in recorded.findall(text)}
     assert named | ENDS == LIFECYCLE_EVENTS.keys()
 

@@ -4,22 +4,33 @@ import { Connection } from '../../server/antiphon/pages/js/connection.js';
 import { delayMs, finalReason } from '../../server/antiphon/pages/js/reconnect.js';
 import { Clock, FakeSocket } from './support.mjs';
 
-function aConnection({ isBusy = () => false, random = () => 0.5 } = {}) {
+function aConnection({ isBusy = () => false, random = () => 0.5, ticket = () => null } = {}) {
   const clock = new Clock();
   const sockets = [];
   const frames = [];
   const phases = [];
+  const urls = [];
+  const unauthorized = [];
   const around = {
-    open: () => sockets[sockets.push(new FakeSocket()) - 1],
+    open: (url) => {
+      urls.push(url);
+      return sockets[sockets.push(new FakeSocket()) - 1];
+    },
     setTimeout: clock.setTimeout,
     clearTimeout: clock.clearTimeout,
     now: clock.now,
     random,
   };
-  const owner = { onState: ({ phase }) => phases.push(phase), onFrame: (frame) => frames.push(frame), isBusy };
+  const owner = {
+    onState: ({ phase }) => phases.push(phase),
+    onFrame: (frame) => frames.push(frame),
+    isBusy,
+    ticket,
+    onUnauthorized: () => unauthorized.push(connection.state.phase),
+  };
   const connection = new Connection('ws://here', 'tab1', owner, around);
   connection.connect();
-  return { connection, clock, sockets, frames, phases };
+  return { connection, clock, sockets, frames, phases, urls, unauthorized };
 }
 
 test('hello is the first frame and only the welcome opens the connection', () => {
@@ -153,7 +164,7 @@ test('a draining server is listened to until it closes', () => {
 });
 
 test('close codes that mean stay away are not answered with another attempt', () => {
-  for (const code of [1008, 4500, 4504, 4999]) {
+  for (const code of [1008, 4502, 4504, 4999]) {
     const { clock, sockets, connection } = aConnection();
     sockets[0].welcomes();
     sockets[0].onclose({ code });
@@ -170,4 +181,73 @@ test('a hello that the server does not accept is a refusal with its sentence', (
   sockets[0].onopen();
   sockets[0].says({ type: 'antiphon:error', id: 'hello1', code: 'unsupported_version', message: 'Speak version 2.' });
   assert.deepEqual(connection.state, { phase: 'refused', retryAt: null, reason: 'Speak version 2.' });
+});
+
+/** Until promises that are there have been answered. */
+const settled = () => new Promise((done) => setImmediate(done));
+
+/** The wait is over, and no other one. */
+const waited = (clock, connection) => clock.pass(connection.state.retryAt - clock.now());
+
+test('a socket of a page with a key is opened with a new ticket each time', async () => {
+  let asked = 0;
+  const ticket = async () => ({ ticket: `tk_${(asked += 1)}&`, status: 200 });
+  const { connection, sockets, urls, clock } = aConnection({ ticket });
+  assert.equal(sockets.length, 0);
+  await settled();
+  assert.deepEqual(urls, ['ws://here?ticket=tk_1%26']);
+  sockets[0].welcomes();
+  sockets[0].onclose({ code: 1012 });
+  waited(clock, connection);
+  await settled();
+  assert.equal(urls[1], 'ws://here?ticket=tk_2%26');
+  sockets[1].welcomes();
+  assert.equal(connection.isOpen, true);
+});
+
+test('a ticket that is refused asks for another key; one that cannot be had is asked for again', async () => {
+  const answers = [
+    { ticket: null, status: 0 },
+    { ticket: null, status: 503 },
+    { ticket: null, status: 401 },
+  ];
+  const { connection, sockets, unauthorized, clock } = aConnection({ ticket: async () => answers.shift() });
+  await settled();
+  assert.equal(connection.state.phase, 'waiting');
+  waited(clock, connection);
+  await settled();
+  assert.equal(connection.state.phase, 'waiting');
+  assert.equal(unauthorized.length, 0);
+  waited(clock, connection);
+  await settled();
+  assert.equal(unauthorized.length, 1);
+  assert.equal(sockets.length, 0);
+});
+
+test('a ticket that comes after the page has given up opens nothing', async () => {
+  let give;
+  const { connection, sockets } = aConnection({ ticket: () => new Promise((answer) => (give = answer)) });
+  connection.giveUp('locked', 'A key is needed.');
+  give({ ticket: 'tk_late', status: 200 });
+  await settled();
+  assert.equal(sockets.length, 0);
+  assert.equal(connection.state.phase, 'locked');
+});
+
+test('a socket that is closed for its credentials asks for a key, and nothing comes back by itself', () => {
+  const { sockets, unauthorized, clock } = aConnection();
+  sockets[0].welcomes();
+  sockets[0].onclose({ code: 4500 });
+  assert.equal(unauthorized.length, 1);
+  clock.pass(600_000);
+  assert.equal(sockets.length, 1);
+});
+
+test('a token that will run out is no reason to leave before it does', () => {
+  const { clock, sockets, connection } = aConnection();
+  sockets[0].welcomes();
+  sockets[0].says({ type: 'antiphon:goaway', reason: 'token_expiring', deadline_ms: 60_000, spread_ms: 0 });
+  clock.pass(10_000);
+  assert.equal(sockets.length, 1);
+  assert.equal(connection.isOpen, true);
 });

@@ -25,7 +25,15 @@ def logged(name: str) -> dict[str | None, list[Frame]]:
 
 
 def test_the_wanted_stories_are_told() -> None:
-    wanted = {"plain_turn", "tool_round_trip", "warm_up", "unknown_parent", "attach_replay", "steer_successor"}
+    wanted = {
+        "first_frame_auth",
+        "plain_turn",
+        "tool_round_trip",
+        "warm_up",
+        "unknown_parent",
+        "attach_replay",
+        "steer_successor",
+    }
     assert wanted <= CASES.keys()
 
 

@@ -278,6 +278,7 @@ def test_an_unknown_key_in_our_own_object_is_refused() -> None:
         create_request.validate_python({"model": "m", "antiphon": {"on_disconect": 3}})
 
 
-def test_a_create_without_a_model_is_refused() -> None:
+def test_a_create_may_leave_its_model_to_the_server_but_not_name_an_empty_one() -> None:
+    create_request.validate_python({"input": "hi"})
     with pytest.raises(ValidationError, match="model"):
-        create_request.validate_python({"input": "hi"})
+        create_request.validate_python({"model": "", "input": "hi"})

@@ -79,5 +79,5 @@ async def test_a_stream_that_breaks_after_a_delta_keeps_what_was_said_and_is_not
 async def test_a_tenant_that_may_not_use_a_fallback_gets_no_model_call_at_all() -> None:
     async with two_models(models=["first"]) as (first, second, server, client):
         await client.create("first")
-        assert (await client.recv_error())["error"]["code"] == "model_not_found"
+        assert (await client.recv_error())["error"]["code"] == "model_not_allowed"
         assert first.requests == second.requests == []

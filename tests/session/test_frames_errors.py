@@ -50,13 +50,40 @@ ELSEWHERE = {
     "response_already_completed",
     "stale_fence",
     "unknown_call",
+    # Agents, models, middlewares, skills (tests/pipeline, tests/hooks).
+    "denied",
+    "middleware_timeout",
+    "model_not_allowed",
+    "skill_unavailable",
+    # Identity (tests/identity).
+    "authentication_required",
+    "identity_unavailable",
+    "invalid_ticket",
+    "invalid_token",
+    "token_expired",
+    # The door (tests/door, tests/transport).
+    "headers_too_large",
+    "input_url_not_allowed",
+    "rate_limited",
+    "request_timeout",
+    "too_many_connections",
+    # Quotas, budgets, stops (tests/governance, tests/http/test_admin.py).
+    "budget_exceeded",
+    "emergency_stop",
+    "quota_exceeded",
+    "tenant_not_found",
+    "tenant_paused",
+    "too_many_runs",
 }
 CREATE: dict[str, Any] = {"type": "response.create", "model": "antiphon/echo", "input": "x"}
 SIMPLE = [
     ("invalid_json", [], 400, None),
     ("unsupported_event_type", {"type": "response.destroy"}, 400, "type"),
     ("unsupported_event_type", {"model": "antiphon/echo"}, 400, "type"),
-    ("invalid_request", {"type": "response.create"}, 400, "model"),
+    ("model_required", {"type": "response.create"}, 400, "model"),
+    ("agent_not_found", {**CREATE, "model": "agent:nobody"}, 404, "antiphon.agent"),
+    ("invalid_request", {**CREATE, "model": "agent:-"}, 400, "model"),
+    ("invalid_request", {**CREATE, "antiphon": {"agent": "a b"}}, 400, "antiphon.agent"),
     ("invalid_request", {**CREATE, "temperature": "hot"}, 400, "temperature"),
     ("invalid_request", {**CREATE, "input": [{"role": "user"}]}, 400, "input[0].content"),
     ("invalid_request", {**CREATE, "include": ["everything"]}, 400, "include"),

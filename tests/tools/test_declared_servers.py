@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 import structlog
 
+from antiphon.core.addresses import is_public
 from antiphon.errors import RequestError
-from antiphon.tools.addresses import is_public
 from antiphon.tools.declared import read_server
 from tests.tools.running import call, headers_seen, http_program, named, notes_of, opened, toolbox
 from tests.upstream.calling import FastClock

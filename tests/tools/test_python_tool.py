@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from antiphon import entry_loading
 from antiphon.errors import StartupError
 from antiphon.ports import Tool
 from antiphon.tools import python_tool
@@ -78,7 +79,7 @@ async def test_whatever_a_function_does_is_an_error_for_the_model(function: str,
 async def test_without_an_entry_the_entry_point_of_its_name_is_taken(monkeypatch: pytest.MonkeyPatch) -> None:
     installed = [EntryPoint("lookup", f"{HOME}:order", python_tool.GROUP)]
     monkeypatch.setattr(
-        python_tool,
+        entry_loading,
         "entry_points",
         lambda group, name: [one for one in installed if (one.group, one.name) == (group, name)],
     )
@@ -103,7 +104,7 @@ async def test_without_an_entry_the_entry_point_of_its_name_is_taken(monkeypatch
         (table("alone", parameters=ANY), "must take (arguments, context)"),
         (table("NOT_A_FUNCTION", parameters=ANY), "must take (arguments, context)"),
         ({"name": "x", "kind": "python", "entry": "no.such.module:f"}, "cannot be loaded"),
-        ({"name": "x", "kind": "python", "entry": "json"}, "package.module:function"),
+        ({"name": "x", "kind": "python", "entry": "json"}, "package.module:name"),
         ({"name": "x", "kind": "python", "entry": f"{HOME}:odd", "parameters_file": "/no/such"}, "cannot be read"),
         ({"name": "current_time", "kind": "python", "entry": f"{HOME}:order"}, "built-in tool has this name"),
         ({"name": "current_time", "kind": "mcp", "command": "x"}, "built-in tool has this name"),

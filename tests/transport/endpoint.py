@@ -26,6 +26,7 @@ class Endpoint:
     port: int
     outbox_bytes: int
     stalled_s: float
+    message_s: float
     sockets: asyncio.Queue[FastWebSocketProtocol] = field(default_factory=asyncio.Queue)
     messages: asyncio.Queue[dict[str, Any]] = field(default_factory=asyncio.Queue)
     over: asyncio.Queue[None] = field(default_factory=asyncio.Queue)
@@ -34,7 +35,7 @@ class Endpoint:
         assert (await receive())["type"] == "websocket.connect"
         await send({"type": "websocket.accept"})
         protocol: FastWebSocketProtocol = scope["extensions"][SCOPE_EXTENSION]
-        protocol.set_limits(outbox_bytes=self.outbox_bytes, stalled_s=self.stalled_s)
+        protocol.set_limits(outbox_bytes=self.outbox_bytes, stalled_s=self.stalled_s, message_s=self.message_s)
         self.sockets.put_nowait(protocol)
         message: dict[str, Any] = {"type": ""}
         while message["type"] != "websocket.disconnect":
@@ -63,10 +64,14 @@ class Server(uvicorn.Server):
 
 @contextlib.asynccontextmanager
 async def endpoint(
-    outbox_bytes: int = 65_536, stalled_s: float = 30.0, ping_s: float = 20.0, max_bytes: int = 1 << 20
+    outbox_bytes: int = 65_536,
+    stalled_s: float = 30.0,
+    ping_s: float = 20.0,
+    max_bytes: int = 1 << 20,
+    message_s: float = 60.0,
 ) -> AsyncIterator[Endpoint]:
     listener = socket.create_server(("127.0.0.1", 0))
-    app = Endpoint(listener.getsockname()[1], outbox_bytes, stalled_s)
+    app = Endpoint(listener.getsockname()[1], outbox_bytes, stalled_s, message_s)
     config = uvicorn.Config(
         app, http="httptools", ws=FastWebSocketProtocol, ws_max_size=max_bytes, ws_ping_interval=ping_s,
         ws_ping_timeout=ping_s, ws_per_message_deflate=False, lifespan="off", log_config=None, access_log=False,

@@ -47,8 +47,8 @@ class Chain:
     def asked(self) -> dict[str, int]:
         return {name: len(server.requests) for name, server in self.servers.items() if server.requests}
 
-    async def upstream(self, allowed: Callable[[str], bool] = lambda model: True) -> Upstream:
-        upstream, name, _ = await self.routes.resolve("m", allowed)
+    async def upstream(self, allowed: Callable[[str], bool] = lambda model: True, **how: Any) -> Upstream:
+        upstream, name, _ = await self.routes.resolve("m", allowed, **how)
         assert (upstream.name, name) == ("of-m", "m")
         return upstream
 

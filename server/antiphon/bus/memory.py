@@ -18,6 +18,10 @@ LOOK_S = 0.05
 """How often the lease of a node that is waited for is looked at: it costs nothing here."""
 
 
+_FORGET_FROM = 1024
+"""Values that are kept before it is looked whose time is over."""
+
+
 class MemoryHub:
     """What several nodes of one process share.
 
@@ -31,6 +35,13 @@ class MemoryHub:
         self.buses: dict[str, MemoryBus] = {}
         self.unreachable: set[str] = set()
         self.kept: dict[str, tuple[bytes, float]] = {}
+        self._forget_at = _FORGET_FROM
+
+    def forget_old(self, now: float) -> None:
+        """Drop values whose time is over, seldom enough that it costs nothing."""
+        if len(self.kept) >= self._forget_at:
+            self.kept = {key: kept for key, kept in self.kept.items() if kept[1] > now}
+            self._forget_at = max(_FORGET_FROM, 2 * len(self.kept))
 
     def cut(self, node: str) -> None:
         """From here on this node does not reach the others, nor they it."""
@@ -95,10 +106,6 @@ class MemoryBus:
         self._reach()
         return frozenset(node for node in self._hub.registered if self._lives(node))
 
-    async def is_alive(self, node: str) -> bool:
-        self._reach()
-        return self._lives(node)
-
     async def forget_node(self, node: str) -> None:
         self._reach()
         self._hub.registered.discard(node)
@@ -145,6 +152,7 @@ class MemoryBus:
         there, until = self._hub.kept.get(key, (b"", now))
         if until > now:
             return there
+        self._hub.forget_old(now)
         self._hub.kept[key] = (value, now + ttl_s)
         return None
 

@@ -14,6 +14,8 @@ from rich.table import Table
 
 from antiphon.bus.redis.address import parse_address
 from antiphon.bus.redis.connection import Connections
+from antiphon.cli.doctor_callers import caller_check
+from antiphon.cli.doctor_hooks import hook_checks
 from antiphon.cli.doctor_tools import Check, tool_checks
 from antiphon.clock import SystemClock
 from antiphon.errors import AntiphonError, StartupError, UpstreamError
@@ -97,9 +99,11 @@ def _checks(settings: Settings, config: Path | None) -> list[tuple[str, Check]]:
         *([("bus", bus)] if settings.store_engine == "postgresql" else []),
         ("address", port),
         ("seal key", seal_key),
+        ("callers", caller_check(settings, config)),
         ("models", upstreams),
         *((f"upstream {one.name}", _reaches(one, settings)) for one in settings.upstreams),
         *tool_checks(settings, config),
+        *hook_checks(settings),
     ]
 
 

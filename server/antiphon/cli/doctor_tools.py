@@ -33,7 +33,7 @@ def _works(one: ToolSettings, settings: Settings, config: Path | None) -> Check:
         toolbox = build_toolbox(settings.model_copy(update={"tool": (one,)}), SystemClock(), config)
         try:
             if one.kind == "http":
-                return await _reached(one.url or "")
+                return await reached(one.url or "")
             if one.kind == "python":
                 return f"{one.entry or 'its entry point'} is there"
             tools = await toolbox.open([{"type": "mcp", "server_label": one.name}], "doctor", ())
@@ -51,7 +51,7 @@ def _works(one: ToolSettings, settings: Settings, config: Path | None) -> Check:
     return check
 
 
-async def _reached(url: str) -> str:
+async def reached(url: str) -> str:
     """Connect to the host of an address, or to the proxy that leads there. Raises OSError, ToolError."""
     parts = urlsplit(url)
     host = parts.hostname or ""

@@ -9,6 +9,8 @@ from typing import Any
 import orjson
 import structlog
 
+from antiphon.cli.log_secrets import mask_secrets
+
 
 def configure_logs(level: str, log_format: str) -> None:
     """level: debug, info, warning, error. log_format: json, console, or auto (console on a terminal).
@@ -21,17 +23,18 @@ def configure_logs(level: str, log_format: str) -> None:
     shared: list[Any] = [
         structlog.processors.add_log_level,
         structlog.processors.TimeStamper(fmt="iso", utc=True),
+        structlog.processors.format_exc_info,  # here, so that what an exception says is looked through, too
     ]
     if as_json:
-        shared.append(structlog.processors.format_exc_info)
         renderer: Any = structlog.processors.JSONRenderer(serializer=_dump)
         factory: Any = structlog.BytesLoggerFactory(sys.stderr.buffer)
     else:
-        # Not the default of a machine with rich: that prints the local variables, prompts and keys among them.
+        # Tracebacks are plain already: the default of a machine with rich prints the local variables, prompts and
+        # keys among them.
         renderer = structlog.dev.ConsoleRenderer(exception_formatter=structlog.dev.plain_traceback)
         factory = structlog.PrintLoggerFactory(sys.stderr)
     structlog.configure(
-        processors=[*shared, renderer],
+        processors=[*shared, mask_secrets, renderer],
         logger_factory=factory,
         wrapper_class=structlog.make_filtering_bound_logger(number),
         cache_logger_on_first_use=True,
@@ -48,14 +51,18 @@ def _configure_libraries(shared: list[Any], renderer: Any, level: int) -> None:
     handler.setFormatter(
         structlog.stdlib.ProcessorFormatter(
             foreign_pre_chain=shared,
-            processors=[structlog.stdlib.ProcessorFormatter.remove_processors_meta, render],
+            processors=[structlog.stdlib.ProcessorFormatter.remove_processors_meta, mask_secrets, render],
         )
     )
     logging.basicConfig(level=level, handlers=[handler], force=True)
-    # A client's broken frame is answered with 1007; it is no event of ours, and must not fill the log.
-    logging.getLogger("uvicorn.error").addFilter(lambda record: "Invalid UTF-8" not in record.getMessage())
+    logging.getLogger("uvicorn.error").addFilter(_is_about_us)
     for noisy in ("uvicorn.error", "aiosqlite", "alembic", "asyncio", "websockets"):
         logging.getLogger(noisy).setLevel(max(level, logging.WARNING))
+
+
+def _is_about_us(record: logging.LogRecord) -> bool:
+    """False for what clients did wrong and were answered for (1007, 400): they must not fill the log."""
+    return not record.getMessage().startswith(("Invalid UTF-8", "Invalid HTTP request"))
 
 
 def _dump(event: Any, **options: Any) -> bytes:

@@ -1,10 +1,11 @@
-"""Commands: serve, migrate, doctor, version."""
+"""Commands: serve, migrate, doctor, usage, keys, version."""
 
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Coroutine
 from pathlib import Path
-from typing import Annotated, NoReturn
+from typing import Annotated, Any, NoReturn
 
 import typer
 import uvloop
@@ -13,9 +14,12 @@ from rich.markup import escape
 
 from antiphon import __version__
 from antiphon.app import Antiphon
+from antiphon.cli import keys as stored_keys
 from antiphon.cli.doctor import examine
 from antiphon.cli.logs import configure_logs
 from antiphon.cli.migrate import migrate as run_migrations
+from antiphon.cli.usage import usage as show_usage
+from antiphon.core.principal import ROLES
 from antiphon.errors import StartupError
 from antiphon.server import AntiphonServer
 from antiphon.settings import Settings
@@ -76,6 +80,69 @@ def doctor(config: Config = None, data_dir: DataDir = None) -> None:
 
 
 @app.command()
+def usage(
+    config: Config = None,
+    data_dir: DataDir = None,
+    by: Annotated[str, typer.Option(help="tenant, agent, model or day.")] = "tenant",
+    first: Annotated[str | None, typer.Option("--from", help="First day, YYYY-MM-DD. Default: the 1st.")] = None,
+    last: Annotated[str | None, typer.Option("--to", help="Last day. Default today.")] = None,
+    tenant: Annotated[str | None, typer.Option(help="Only this one.")] = None,
+    as_json: Annotated[bool, typer.Option("--json", help="For programs, as GET /v1/usage.")] = False,
+) -> None:
+    """Print what was used and what it cost; days are those of UTC."""
+    settings, _ = _load(config, data_dir=data_dir)
+    configure_logs("error", settings.log_format)
+    try:
+        asyncio.run(show_usage(settings, console, by=by, first=first, last=last, tenant=tenant, as_json=as_json))
+    except StartupError as error:
+        _fail(error)
+
+
+keys = typer.Typer(help="Make, list and revoke API keys, also while servers run.", no_args_is_help=True)
+app.add_typer(keys, name="keys")
+
+
+@keys.command("create")
+def keys_create(
+    name: Annotated[str, typer.Argument(help="Names it in lists; keys of one name and tenant are one caller.")],
+    config: Config = None,
+    data_dir: DataDir = None,
+    tenant: Annotated[str, typer.Option(help="Whose runs it sees.")] = "default",
+    role: Annotated[str, typer.Option(help="viewer, driver, operator or admin.")] = "driver",
+    user: Annotated[str | None, typer.Option(help="The person whose key it is.")] = None,
+    days: Annotated[float | None, typer.Option(min=0, help="After which it runs out. Default: never.")] = None,
+) -> None:
+    """Print a new key, once."""
+    if role not in ROLES:
+        _fail(StartupError(f"there is no role {role!r}; it is one of {', '.join(ROLES)}"))
+    settings, _ = _load(config, data_dir=data_dir)
+    work = stored_keys.create(settings, console, name=name, tenant=tenant, role=role, user=user, days=days)
+    _at_the_store(settings, work)
+
+
+@keys.command("list")
+def keys_list(
+    config: Config = None,
+    data_dir: DataDir = None,
+    as_json: Annotated[bool, typer.Option("--json", help="For programs.")] = False,
+) -> None:
+    """Print all keys, but not what they are."""
+    settings, _ = _load(config, data_dir=data_dir)
+    _at_the_store(settings, stored_keys.show(settings, console, as_json=as_json))
+
+
+@keys.command("revoke")
+def keys_revoke(
+    key_id: Annotated[str, typer.Argument(help="As `keys list` shows it.")],
+    config: Config = None,
+    data_dir: DataDir = None,
+) -> None:
+    """Take a key back. Its sockets are closed within seconds."""
+    settings, _ = _load(config, data_dir=data_dir)
+    _at_the_store(settings, stored_keys.revoke(settings, console, key_id))
+
+
+@app.command()
 def version() -> None:
     """Print the version."""
     console.print(__version__)
@@ -89,11 +156,19 @@ def _banner(settings: Settings, url: str) -> None:
     key = "any key" if not settings.auth_required else "one of your keys"
     models = "the built-in models" if not settings.upstreams else "your upstream and the built-in models"
     console.print(f"[bold]Antiphon {__version__}[/bold] answers with {models}.\n")
-    chat = "only while authentication is off (127.0.0.1)" if settings.auth_required else url
+    chat = f"{url}, with one of your keys" if settings.auth_required else url
     console.print(f"  Chat in the browser   {escape(chat)}", soft_wrap=True)
     console.print(f"  OpenAI clients        base_url={escape(url)}/v1  api_key={escape(key)}", soft_wrap=True)
     console.print(f"  Data                  {escape(str(settings.data_path))}", soft_wrap=True)
     console.print("\n  Try it                model antiphon/demo or antiphon/echo\n")
+
+
+def _at_the_store(settings: Settings, work: Coroutine[Any, Any, None]) -> None:
+    configure_logs("error", settings.log_format)
+    try:
+        asyncio.run(work)
+    except StartupError as error:
+        _fail(error)
 
 
 def _load(config: Path | None, **flags: object) -> tuple[Settings, Path | None]:

@@ -20,7 +20,8 @@ class Checkpoint:
     does. usage: summed. items: of the round that waits, from output index `first` on (the log has those before).
     held: of the held calls. steers: said to it and not applied yet. calls_made: of tools of the server, so far.
     clean: its process stopped in order and showed nothing after this. takeovers: processes that died since while
-    they had it to execute.
+    they had it to execute. spent: what its model calls came to, a `Spent` as JSON values. recent: signatures of
+    its last turns, for loop detection.
     """
 
     round: int
@@ -35,6 +36,8 @@ class Checkpoint:
     calls_made: int = 0
     clean: bool = False
     takeovers: int = 0
+    spent: dict[str, Any] | None = None
+    recent: list[list[str]] = field(default_factory=list)
 
     def encode(self) -> bytes:
         return orjson.dumps(self)

@@ -53,7 +53,8 @@ class AntiphonOptions(BaseModel):
     `cancel` (the run ends) or `wait`. side_effects: tools of the client whose calls stay with who was asked first.
     on_disconnect: `continue`, or the seconds a run outlives its last listener. labels: set by the client for
     dashboards. visibility: `tenant` or `private` (creator and operators). upstream_authorization: the caller's
-    own credential for an upstream that allows it; never stored or echoed.
+    own credential for an upstream that allows it; never stored or echoed. agent: its name. context: names of the
+    context providers to ask, None for those of the agent.
     """
 
     model_config = ConfigDict(extra="forbid", frozen=True)
@@ -68,6 +69,8 @@ class AntiphonOptions(BaseModel):
     )
     visibility: Literal["tenant", "private"] = "tenant"
     upstream_authorization: Annotated[str, Field(min_length=1, max_length=8192)] | None = None
+    agent: StrictStr | None = None
+    context: tuple[Annotated[StrictStr, Field(max_length=64)], ...] | None = Field(None, max_length=64)
 
     @model_validator(mode="before")
     @classmethod
@@ -96,11 +99,14 @@ class _Reasoning(BaseModel):
 
 
 class CreateRequest(BaseModel):
-    """The fields the server itself reads. Everything else travels to the upstream in `raw`."""
+    """The fields the server itself reads. Everything else travels to the upstream in `raw`.
+
+    model: absent it is the agent's, or the server's default; the create of a run always has one.
+    """
 
     model_config = ConfigDict(extra="ignore", frozen=True)
 
-    model: StrictStr = Field(min_length=1, max_length=256)
+    model: StrictStr | None = Field(None, min_length=1, max_length=256)
     input: StrictStr | list[dict[str, Any]] = Field(default_factory=list)
     previous_response_id: StrictStr | None = None
     conversation: StrictStr | dict[str, Any] | None = None

@@ -51,7 +51,7 @@ class Turn:
 
     input, output: what this turn added, as encoded items joined by commas, in the upstream's ids.
     compacted: the same, in place of this turn's input and everything before it; the output is then what came after
-    the compaction.
+    the compaction. recent: what `core/loop_detection.py` saw up to here, None if nobody remembers.
     """
 
     response_id: str
@@ -66,6 +66,7 @@ class Turn:
     output: bytes
     open_calls: tuple[OpenCall, ...] = ()
     compacted: bytes | None = None
+    recent: tuple[frozenset[str], ...] | None = None
 
     def chain(self) -> Iterator[Turn]:
         """This turn and its ancestors, newest first."""

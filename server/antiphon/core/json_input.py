@@ -1,11 +1,12 @@
 """Reading JSON that clients send: exact, bounded, never fatal (PROTOCOL "Bad input").
 
-Numbers are kept exactly or refused, nesting is bounded, lone surrogates become U+FFFD.
+Numbers are kept exactly or refused, nesting and the number of values are bounded, lone surrogates become U+FFFD.
 """
 
 from __future__ import annotations
 
 import json
+import re
 from typing import Any
 
 from pydantic_core import from_json
@@ -16,9 +17,20 @@ _MAX_INT = 2**64 - 1
 _MIN_INT = -(2**63)
 _INFINITE = float("inf")
 
+_MAX_VALUES = 1_000_000
+"""A body of 64 MiB can be one long text, which costs nothing, or 30 million numbers, on which the loop would stand
+still for seconds."""
+
+_STRING = r'"[^"\\]*+(?:\\.[^"\\]*+)*+(?:"|\\?\Z)'
+"""With its end or without, so that every quote is looked at once, whatever is sent."""
+_STRING_OF_TEXT = re.compile(_STRING, re.DOTALL)
+_STRING_OF_BYTES = re.compile(_STRING.encode(), re.DOTALL)
+
 
 def parse_object(data: bytes | str, max_depth: int) -> dict[str, Any]:
     """One JSON object. Raises RequestError `invalid_json` with the reason."""
+    if _holds_too_many(data):
+        raise RequestError(f"The JSON has more than {_MAX_VALUES} values.", code="invalid_json")
     try:
         value = from_json(data, allow_inf_nan=False)
     except ValueError as error:
@@ -27,6 +39,23 @@ def parse_object(data: bytes | str, max_depth: int) -> dict[str, Any]:
         raise RequestError("Send one JSON object.", code="invalid_json")
     _check(value, max_depth)
     return value
+
+
+def _holds_too_many(data: bytes | str) -> bool:
+    """Whether there are more values than may be; found before any of them is built. What is inside strings is none."""
+    if len(data) <= 2 * _MAX_VALUES:  # a value and its comma
+        return False
+    if isinstance(data, str):
+        return _values(data) > _MAX_VALUES and _values(_STRING_OF_TEXT.sub("", data)) > _MAX_VALUES
+    if sum(map(data.count, (b",", b"[", b"{"))) <= _MAX_VALUES:
+        return False
+    rest = _STRING_OF_BYTES.sub(b"", data)
+    return sum(map(rest.count, (b",", b"[", b"{"))) > _MAX_VALUES
+
+
+def _values(text: str) -> int:
+    """No less than the values in it: each comes after a comma or what opens an array or object."""
+    return sum(map(text.count, (",", "[", "{")))
 
 
 def _parse_surrogates(data: bytes | str, error: ValueError) -> Any:

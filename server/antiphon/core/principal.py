@@ -2,25 +2,43 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Literal
 
 Role = Literal["viewer", "driver", "operator", "admin"]
 
-_RANK: dict[str, int] = {"viewer": 0, "driver": 1, "operator": 2, "admin": 3}
+ROLES: tuple[Role, ...] = ("viewer", "driver", "operator", "admin")
+"""From the least to the most."""
+
+_RANK: dict[str, int] = {role: rank for rank, role in enumerate(ROLES)}
 
 
 @dataclass(frozen=True, slots=True)
 class Principal:
-    """An authenticated caller. id is `user:<name>` or `key:<name>`; tenant comes from the credential only."""
+    """An authenticated caller. id is `user:<name>` or `key:<name>`; tenant comes from the credential only.
+
+    tenant: an id of `[A-Za-z0-9_-]{1,64}`, or for a user without one the scope `user:<name>`, which no tenant's id
+    can be. expires_at: Unix seconds until which its credential counts, None for ever. credential: a name of it by
+    which it can be taken back, never the secret. Callers are the same where tenant and id are.
+    """
 
     id: str
     tenant: str
     role: Role
     tier: str = "enterprise"
+    expires_at: float | None = None
+    credential: str = ""
 
     def at_least(self, role: Role) -> bool:
         return _RANK[self.role] >= _RANK[role]
+
+    def is_same_as(self, other: Principal) -> bool:
+        """Whether both are one caller, whatever their credentials are."""
+        return (self.tenant, self.id) == (other.tenant, other.id)
+
+    def at_most(self, role: Role) -> Principal:
+        """The same caller with no more rights than a role has."""
+        return replace(self, role=role) if _RANK[self.role] > _RANK[role] else self
 
     def may_see(self, tenant: str, creator: str, visibility: str) -> bool:
         """Runs are visible to their tenant; private ones to their creator and to operators."""

@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from typing import Any, Literal
 
 State = Literal["queued", "running", "waiting_for_tool", "completed", "incomplete", "failed", "cancelled"]
-Origin = Literal["websocket", "http", "sse", "background", "python"]
+Origin = Literal["websocket", "http", "sse", "background", "skill", "python"]
 
 TERMINAL: frozenset[str] = frozenset({"completed", "incomplete", "failed", "cancelled"})
 
@@ -36,8 +36,9 @@ class RunState:
     """One run as dashboards and attached clients see it. Never prompts, arguments or outputs.
 
     revision counts changes that are worth telling; head, usage and updated_at ride along.
-    created_at, started_at, updated_at: Unix seconds. feed_n, feed_fence are not part of the row: the number of the
-    run's last lifecycle entry, and the fence under which its owner speaks in the feed that several nodes share.
+    created_at, started_at, updated_at: Unix seconds. usage, cost: of all its model calls so far; cost in the
+    currency of the prices, None where one is unknown. feed_n, feed_fence are not part of the row: the number of
+    the run's last lifecycle entry, and the fence under which its owner speaks in the feed that nodes share.
     """
 
     response_id: str
@@ -69,6 +70,7 @@ class RunState:
     degraded: bool = False
     fallback_from: str | None = None
     usage: dict[str, Any] | None = None
+    cost: float | None = None
     terminal: dict[str, Any] | None = None
     expires_at: float | None = None
     feed_n: int = 0
@@ -120,7 +122,7 @@ class RunState:
             "participants": self.participants,
             "steers": self.steers,
             "usage": self.usage,
-            "cost": None,
+            "cost": self.cost,
             "terminal": self.terminal,
             "expires_at": self.expires_at,
         }

@@ -23,6 +23,9 @@ MAX_STEERS = 32
 STEERED = Outcome("incomplete", reason="steered")
 """The end of a run that was cut short so that its steers are heard."""
 
+_LEADS_ON = frozenset({"steered", "max_tool_rounds", "loop_detected"})
+"""Reasons of ours after which what was said meanwhile is still heard. Who has nothing left to spend is not."""
+
 _PARTS = frozenset({"input_text", "input_image", "input_file"})
 _MESSAGE_KEYS = frozenset({"type", "role", "content"})
 
@@ -131,7 +134,7 @@ class SteerBook:
 
 def _goes_on(outcome: Outcome) -> bool:
     if outcome.status == "incomplete":
-        return outcome.reason == STEERED.reason or outcome.reason not in INCOMPLETE_REASONS
+        return outcome.reason in _LEADS_ON or outcome.reason not in INCOMPLETE_REASONS
     return outcome.status == "completed"
 
 

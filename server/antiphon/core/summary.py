@@ -10,6 +10,7 @@ import orjson
 from antiphon.core.assembly.assembler import Assembler
 from antiphon.core.assembly.outcome import Outcome, failed
 from antiphon.core.assembly.response_object import ResponseObject
+from antiphon.core.usage_estimate import Said, said_in
 
 SUMMARY_REQUEST = (
     "Stop here. Everything above except the messages of the user will be removed, and your next answer "
@@ -61,6 +62,11 @@ class AnswerReader:
     @property
     def outcome(self) -> Outcome | None:
         return self._assembler.outcome
+
+    @property
+    def said(self) -> Said:
+        """How much the model has given so far."""
+        return said_in(self._assembler.items)
 
     def summary(self) -> str | Outcome:
         """The text of a completed answer, or the failure that it amounts to."""

@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from antiphon.core.assembly.server_call import ServerTool
+from antiphon.core.tool_scope import EVERYTHING, ToolScope
 from antiphon.errors import RequestError
 
 CLIENT_TOOLS = frozenset(
@@ -44,12 +45,20 @@ class DeclaredTools:
     """The tools of one request, sorted by owner.
 
     client: names of the client's own. server: the `mcp` and `web_search` tools executed here. passed: what the
-    upstream gets as it is.
+    upstream gets as it is. unasked: names of tools of the server that are offered beside them. scope: what the run
+    may have at all.
     """
 
     client: frozenset[Named] = frozenset()
     server: tuple[Mapping[str, Any], ...] = ()
     passed: tuple[Mapping[str, Any], ...] = ()
+    unasked: tuple[str, ...] = ()
+    scope: ToolScope = EVERYTHING
+
+
+def is_web_search(kind: str) -> bool:
+    """Whether a tool of this type searches the web, whatever version its name has."""
+    return _WEB_SEARCH.fullmatch(kind) is not None
 
 
 def sort_tools(
@@ -72,7 +81,7 @@ def sort_tools(
     for index, tool in enumerate(tools):
         kind, place = str(tool["type"]), f"tools[{index}]"
         hosted = native is not None and kind in native and kind == "mcp"
-        if (kind == "mcp" and not hosted) or (owns_web_search and _WEB_SEARCH.fullmatch(kind)):
+        if (kind == "mcp" and not hosted) or (owns_web_search and is_web_search(kind)):
             server.append(tool)
         elif kind in CLIENT_TOOLS:
             _name_client_tool(tool, place, client)
@@ -83,7 +92,7 @@ def sort_tools(
             raise RequestError(
                 f"Nobody here can execute {kind!r}: the upstream of this model is not declared to have it (its "
                 "native_tools), nor to be asked without it (its ignore_tools)"
-                + (", and no search provider is configured." if _WEB_SEARCH.fullmatch(kind) else "."),
+                + (", and no search provider is configured." if is_web_search(kind) else "."),
                 code="unsupported_tool",
                 param=f"{place}.type",
             )
@@ -215,7 +224,7 @@ class ToolRegistry:
                 for model_name, tool in self.server.items()
                 if tool.server_label == label and name in (None, tool.name)
             ]
-        if isinstance(kind, str) and _WEB_SEARCH.fullmatch(kind):
+        if isinstance(kind, str) and is_web_search(kind):
             searches = [n for n, tool in self.server.items() if tool.item_type == "web_search_call"]
             return [{"type": "function", "name": name} for name in searches] or [choice]
         return [choice]

@@ -104,7 +104,8 @@ class Lifecycle:
             self.record("run.updated" if told.n else "run.created", state)
         elif told.event not in ENDS:
             terminal = state.terminal or {}
-            data = {"usage": state.usage, "cost": None, "code": terminal.get("code"), "by": terminal.get("by")}
+            end = {"code": terminal.get("code"), "by": terminal.get("by")}
+            data = {"usage": state.usage, "cost": state.cost, **end}
             self.record(f"run.{state.state}", state, data)
 
     def observe(self, observer: Observer) -> None:

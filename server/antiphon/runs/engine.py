@@ -3,11 +3,17 @@
 from __future__ import annotations
 
 from antiphon.core.run_state import RunState
+from antiphon.governance.accounts import Accounts
+from antiphon.governance.agent_keeping import AgentKeeper
+from antiphon.governance.agents import Agents
+from antiphon.governance.hooks.build import OperatorHooks
+from antiphon.governance.model_policy import ModelPolicy
 from antiphon.journal.contract import Journal
 from antiphon.ops.registry import RunRegistry
 from antiphon.ports import Bus, Clock, Ids, Toolbox
 from antiphon.runs.compaction.compactor import Compactor
 from antiphon.runs.compaction.sealing import Sealer
+from antiphon.runs.compaction.standalone import StandaloneCompaction
 from antiphon.runs.directory import RunDirectory
 from antiphon.runs.elsewhere.answering import Answering
 from antiphon.runs.elsewhere.company import Company
@@ -17,6 +23,7 @@ from antiphon.runs.elsewhere.remote_runs import RemoteRuns
 from antiphon.runs.elsewhere.verbs import Here
 from antiphon.runs.elsewhere.visitors import Visitors
 from antiphon.runs.held.calls import HeldRuns
+from antiphon.runs.in_process import InProcess
 from antiphon.runs.janitor import Janitor
 from antiphon.runs.loop.ending import RunEnder
 from antiphon.runs.loop.loop import RunLoop
@@ -28,15 +35,19 @@ from antiphon.runs.recovery.recovery import Recovery
 from antiphon.runs.recovery.resuming import Resumer
 from antiphon.runs.run import Followed
 from antiphon.runs.service import DELETED, RunService
+from antiphon.runs.start.assigning import Assigner, check_configured_agents
 from antiphon.runs.start.idempotency import IdempotencyKeys
 from antiphon.runs.start.inputs import InputReader
 from antiphon.runs.start.opening import RunOpener
-from antiphon.runs.start.preparing import Preparer
+from antiphon.runs.start.pipeline import Pipeline
+from antiphon.runs.start.reading import CreateReader
+from antiphon.runs.start.starter import RunStarter
 from antiphon.runs.steering.following import Successors
 from antiphon.runs.steering.pending import PendingSteers
 from antiphon.runs.steering.steering import Steering
 from antiphon.runs.supervisor import Supervisor
 from antiphon.settings import Settings
+from antiphon.store.agents import StoredAgents
 from antiphon.store.responses import ResponseReader
 from antiphon.store.writing import Writer
 from antiphon.upstream.router import UpstreamRouter
@@ -59,6 +70,8 @@ class Engine:
         router: UpstreamRouter,
         toolbox: Toolbox,
         sealer: Sealer,
+        hooks: OperatorHooks,
+        accounts: Accounts,
     ) -> None:
         self.settings = settings
         self.clock = clock
@@ -68,6 +81,8 @@ class Engine:
         self.registry = registry
         self._reader = reader
         self._writer = writer
+        self.hooks = hooks
+        self.accounts = accounts
         self.remote = RemoteRuns(journal, bus, reader, registry, clock, settings.journal)
         self.directory = RunDirectory(reader, journal, self.remote, settings.limits.max_message_bytes)
         self.conversations = ConversationNews(journal, bus, reader)
@@ -75,31 +90,19 @@ class Engine:
         compactor, pending_steers = Compactor(sealer), PendingSteers()
         ender = RunEnder(journal, registry, clock, settings)
         self._executing(toolbox, compactor, ender)
-        self.preparer = Preparer(
-            self.directory, router, InputReader(self.directory, sealer), toolbox, settings.tenant
-        )
+        self._preparing(router, toolbox, sealer)
         self.opener, keys = RunOpener(settings, journal, clock, ids), IdempotencyKeys(reader, bus, clock)
-        self.service = RunService(
-            preparer=self.preparer,
-            opener=self.opener,
-            journal=journal,
-            bus=bus,
-            registry=registry,
-            directory=self.directory,
-            supervisor=self.supervisor,
-            keys=keys,
-            compactor=compactor,
-            pending_steers=pending_steers,
-            writer=writer,
-            clock=clock,
-            ids=ids,
-        )
+        starter = self._starter(keys, pending_steers)
+        self.service = self._service(starter, keys)
+        self.compaction = StandaloneCompaction(starter, compactor, accounts.meter, clock, ids)
         successors = Successors(reader, writer, bus, self.service)
         self.steering = self._steering(pending_steers, ender, successors)
         self.steering.on_waiting = lambda run: journal.checkpoint(
             run.log, checkpoint(self.parts, run, waiting=True)
         )
         self._reaching()
+        self.in_process = InProcess(self.service, self.directory, self.reach, self.current)
+        self.pipeline.ask = self.in_process.run
         self.resumer = self._resumer()
         self._taking_over(successors)
         self.janitor = Janitor(writer, registry, keys, clock, settings.journal.retention_s)
@@ -117,10 +120,67 @@ class Engine:
             loop=self.settings.loop,
             tools=self.settings.tools,
             leaving=Leaving(),
+            loop_limits=self.settings.loop.detection.limits if self.settings.loop.detection.enabled else None,
+            observers=self.hooks.observers,
+            context=self.hooks.context,
+            clock=self.clock,
+            meter=self.accounts.meter,
         )
         self._loop = RunLoop(self.parts)
         self.supervisor = Supervisor(self._loop, ender, self.directory, self.settings.store.grace_s)
         self.held.stop = self.supervisor.stop
+
+    def _preparing(self, router: UpstreamRouter, toolbox: Toolbox, sealer: Sealer) -> None:
+        """What decides on agents, models and tools. Raises StartupError for agents that cannot work."""
+        settings, hooks, accounts = self.settings, self.hooks, self.accounts
+        self.agents = Agents(settings.agent, StoredAgents(self._reader))
+        self.models = ModelPolicy(settings.tenant)
+        self.agent_keeper = AgentKeeper(
+            self.agents, self.models, hooks.context, accounts.admission, accounts.audit, self.clock
+        )
+        check_configured_agents(self.agents.configured(), router, hooks.context)
+        self._assigner = Assigner(
+            agents=self.agents,
+            policy=self.models,
+            router=router,
+            toolbox=toolbox,
+            tenants=settings.tenant,
+            default_model=settings.default_model,
+        )
+        reader = CreateReader(
+            self.directory,
+            InputReader(self.directory, sealer),
+            toolbox,
+            refuses_private_urls=settings.refuses_private_urls,
+        )
+        self.pipeline = Pipeline(reader, self._assigner, hooks.middlewares, hooks.context, hooks.skills)
+
+    def _starter(self, keys: IdempotencyKeys, pending: PendingSteers) -> RunStarter:
+        return RunStarter(
+            admission=self.accounts.admission,
+            pipeline=self.pipeline,
+            opener=self.opener,
+            journal=self.journal,
+            bus=self.bus,
+            registry=self.registry,
+            directory=self.directory,
+            supervisor=self.supervisor,
+            keys=keys,
+            pending_steers=pending,
+        )
+
+    def _service(self, starter: RunStarter, keys: IdempotencyKeys) -> RunService:
+        return RunService(
+            starter=starter,
+            journal=self.journal,
+            bus=self.bus,
+            directory=self.directory,
+            supervisor=self.supervisor,
+            keys=keys,
+            writer=self._writer,
+            clock=self.clock,
+            ids=self.ids,
+        )
 
     def _steering(self, pending: PendingSteers, ender: RunEnder, successors: Successors) -> Steering:
         return Steering(
@@ -133,6 +193,7 @@ class Engine:
             registry=self.registry,
             ender=ender,
             ids=self.ids,
+            refuses_private_urls=self.settings.refuses_private_urls,
         )
 
     def _reaching(self) -> None:
@@ -151,7 +212,8 @@ class Engine:
             journal=self.journal,
             directory=self.directory,
             registry=self.registry,
-            preparer=self.preparer,
+            assigner=self._assigner,
+            admission=self.accounts.admission,
             opener=self.opener,
             held=self.held,
             supervisor=self.supervisor,
@@ -162,7 +224,14 @@ class Engine:
     def _taking_over(self, successors: Successors) -> None:
         """Runs without an owner, and runs of ours that become another's."""
         recovery = Recovery(
-            self.journal, self._reader, self._writer, self.resumer, self.settings, self.clock, self.ids
+            self.journal,
+            self._reader,
+            self._writer,
+            self.accounts.usage,
+            self.resumer,
+            self.settings,
+            self.clock,
+            self.ids,
         )
         recovery.tell = self.registry.tell
         self.adopter = Adopter(

@@ -12,12 +12,17 @@ from antiphon.core.assembly.outcome import Outcome
 from antiphon.core.create_request import CreateRequest
 from antiphon.core.held_calls import HeldCalls
 from antiphon.core.history import Approval, Turn, encode_history
+from antiphon.core.loop_detection import Recent, Repeat
 from antiphon.core.participants import Roster
 from antiphon.core.principal import Principal
 from antiphon.core.rounds import open_calls
 from antiphon.core.run_state import Origin, RunState
 from antiphon.core.steering import SteerBook
 from antiphon.core.tool_registry import DeclaredTools, ToolRegistry
+from antiphon.core.usage_estimate import Spent
+from antiphon.governance.admission.reservation import Reservation
+from antiphon.governance.agents import BUILT_IN, Agent
+from antiphon.governance.hooks.passage import Passage
 from antiphon.journal.log import RunLog
 from antiphon.ports import OpenTools, Tool, Upstream
 from antiphon.settings import UpstreamSettings
@@ -57,13 +62,15 @@ class Create:
 class Model:
     """Which upstream answers, and under what name it knows the model.
 
-    tools: names of tools of the server that come with the model (of those built in).
+    tools: names of tools of the server that come with the model (of those built in). charged: False where no model
+    is asked, because somebody else gives the answer.
     """
 
     upstream: Upstream
     name: str
     settings: UpstreamSettings | None
     tools: tuple[str, ...] = ()
+    charged: bool = True
 
 
 Phase = Literal["streaming", "ending", "ended"]
@@ -76,10 +83,13 @@ class Loop:
     """Where the tool loop of a run stands.
 
     round: model calls made so far. context: what each finished round added for the model, encoded items.
-    compacted: what replaces everything before them. usage: summed. executors: the server's tools by (server_label,
-    name). activity: what the run is doing. asked: call ids of this round that clients were asked to answer.
-    calls_made: of tools of the server. waiting: taken up again while its last round waits for clients.
-    takeovers: processes that died since its last round with something of it to execute. after_approvals: the
+    compacted: what replaces everything before them. usage: summed, of what upstreams reported. spent: the sum of
+    what the run was charged, estimates included. answering: the model that answers instead of the one asked for.
+    recent: what loop detection saw, None before it looked; repeat: what the newest turn asks of the next call.
+    injected: what context providers put before the instructions, kept nowhere else. executors: the server's
+    tools by (server_label, name). activity: what the run is doing. asked: call ids of this round that clients were
+    asked to answer. calls_made: of tools of the server. waiting: taken up again while its last round waits for
+    clients. takeovers: processes that died since its last round with something of it to execute. after_approvals: the
     input, where it stands behind calls that are made first. stream: of the last model call, to be read to its end.
     """
 
@@ -91,6 +101,11 @@ class Loop:
     usage: dict[str, Any] | None = None
     last_usage: dict[str, Any] | None = None
     last_counted: int = 0
+    spent: Spent = field(default_factory=Spent)
+    answering: str | None = None
+    recent: Recent | None = None
+    repeat: Repeat | None = None
+    injected: str | None = None
     opened: OpenTools | None = None
     registry: ToolRegistry = field(default_factory=ToolRegistry)
     executors: dict[tuple[str, str], Tool] = field(default_factory=dict)
@@ -146,6 +161,9 @@ class Run:
     held: calls that wait for clients, None if there never were any. roster: who is attached. suspended: this
     process stops and another one can go on with it; left: set when all of it is stored for the next one.
     lost: another node has taken it; this one may neither write nor end it.
+    agent: in whose name it works. asked: the create as models get it, without its input: with the instructions of
+    the agent, which `create.raw` has not. reservation: what it holds of its tenant's quotas. passage: the
+    middlewares that let it through and wait for its end; None where it was taken over.
     """
 
     id: str
@@ -181,6 +199,10 @@ class Run:
     left: asyncio.Event = field(default_factory=asyncio.Event)
     held: HeldCalls | None = None
     roster: Roster = field(default_factory=Roster)
+    agent: Agent = BUILT_IN
+    asked: dict[str, Any] = field(default_factory=dict)
+    reservation: Reservation | None = None
+    passage: Passage | None = None
 
     @property
     def request(self) -> CreateRequest:

@@ -2,32 +2,26 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
 
 import structlog
 
 from antiphon.core.assembly.outcome import cancelled
 from antiphon.core.connection_memory import ConnectionMemory
-from antiphon.core.history import encode_history
 from antiphon.core.principal import Principal
 from antiphon.core.response_ids import made_at
-from antiphon.errors import BusError, Draining, RequestError, StorageError
+from antiphon.errors import BusError, RequestError
+from antiphon.hooks import SkillDispatch
 from antiphon.journal.contract import Journal
-from antiphon.ops.registry import RunRegistry
 from antiphon.ports import Bus, Clock, Ids
-from antiphon.runs.compaction.compactor import Compactor
 from antiphon.runs.directory import RunDirectory
 from antiphon.runs.held.claims import refuse_suspended
 from antiphon.runs.run import Create, Followed, Run
 from antiphon.runs.start.idempotency import IdempotencyKeys, KeyUse, body_digest
-from antiphon.runs.start.opening import RunOpener
-from antiphon.runs.start.preparing import Prepared, Preparer
-from antiphon.runs.steering.pending import PendingSteers
+from antiphon.runs.start.starter import RunStarter
 from antiphon.runs.supervisor import Supervisor
 from antiphon.store import records
-from antiphon.store.records import IdempotencyRecord, KeyTaken
+from antiphon.store.records import KeyTaken
 from antiphon.store.writing import Writer
 
 log = structlog.get_logger(__name__)
@@ -55,34 +49,38 @@ class RunService:
     def __init__(
         self,
         *,
-        preparer: Preparer,
-        opener: RunOpener,
+        starter: RunStarter,
         journal: Journal,
         bus: Bus,
-        registry: RunRegistry,
         directory: RunDirectory,
         supervisor: Supervisor,
         keys: IdempotencyKeys,
-        compactor: Compactor,
-        pending_steers: PendingSteers,
         writer: Writer,
         clock: Clock,
         ids: Ids,
     ) -> None:
-        self._writer = writer
-        self._preparer = preparer
-        self._opener = opener
+        self._starter = starter
         self._journal = journal
         self._bus = bus
-        self._registry = registry
         self._directory = directory
         self._supervisor = supervisor
         self._keys = keys
-        self._compactor = compactor
-        self._pending_steers = pending_steers
+        self._writer = writer
         self._clock = clock
         self._ids = ids
-        self.draining = False
+
+    @property
+    def draining(self) -> bool:
+        """Whether nothing is started any more, because the server goes away."""
+        return self._starter.draining
+
+    @draining.setter
+    def draining(self, draining: bool) -> None:
+        self._starter.draining = draining
+
+    def mint(self) -> str:
+        """The id of a run that is about to be started: that of its response, in every event, row and line."""
+        return self._ids.mint("resp")
 
     async def start(
         self,
@@ -91,25 +89,31 @@ class RunService:
         memory: ConnectionMemory | None = None,
         *,
         response_id: str | None = None,
+        skill: SkillDispatch | None = None,
     ) -> Started:
         """Admit a create and start its run; the log then holds `response.created`.
 
         memory: the connection's own, for continuing `store: false` responses. response_id: reserved for this run.
+        skill: executed in a model's place; its run id was minted here.
         Raises AntiphonError; then nothing was started and nothing is left behind.
         """
+        run_id = skill.run_id if skill is not None else response_id or self.mint()
         key = create.idempotency_key
         if key is None:
-            run = await self._begin(create, principal, memory, None, response_id)
+            run = await self._starter.begin(
+                run_id, create, principal, memory, follows=response_id is not None, skill=skill
+            )
             return Started(run.id, run, True)
         async with self._keys.lock(principal, key):
             digest = body_digest(create.raw)
             known = await self._keys.find(principal, key, digest)
             if known is not None and await self._exists(known, principal):
                 return Started(known, self._directory.live(known, principal), False)
+            use = KeyUse(digest, known)
             if not create.request.stored:
-                return await self._start_unstored(create, principal, memory, key, KeyUse(digest, known))
+                return await self._start_unstored(run_id, create, principal, memory, key, use)
             try:
-                run = await self._begin(create, principal, memory, KeyUse(digest, known))
+                run = await self._starter.begin(run_id, create, principal, memory, key=use, skill=skill)
             except KeyTaken:
                 # The same create came to another node, which was faster: its run is the one.
                 known = await self._keys.find(principal, key, digest)
@@ -119,11 +123,16 @@ class RunService:
             return Started(run.id, run, True)
 
     async def _start_unstored(
-        self, create: Create, principal: Principal, memory: ConnectionMemory | None, key: str, use: KeyUse
+        self,
+        run_id: str,
+        create: Create,
+        principal: Principal,
+        memory: ConnectionMemory | None,
+        key: str,
+        use: KeyUse,
     ) -> Started:
         """A keyed create whose run has no row: which node is first is decided before it begins."""
-        response_id = self._ids.mint("resp")
-        known = await self._keys.reserve(principal, key, use.digest, response_id)
+        known = await self._keys.reserve(principal, key, use.digest, run_id)
         if known is not None:
             if await self._exists(known, principal):
                 return Started(known, self._directory.live(known, principal), False)
@@ -132,28 +141,14 @@ class RunService:
                     "The same create is being started now; send this again.", headers={"retry-after": "2"}
                 )
             await self._keys.give_back(principal, key, use.digest, known)
-            if (known := await self._keys.reserve(principal, key, use.digest, response_id)) is not None:
+            if (known := await self._keys.reserve(principal, key, use.digest, run_id)) is not None:
                 return Started(known, self._directory.live(known, principal), False)
         try:
-            run = await self._begin(create, principal, memory, use, response_id)
+            run = await self._starter.begin(run_id, create, principal, memory, key=use)
         except BaseException:
-            await self._keys.give_back(principal, key, use.digest, response_id)
+            await self._keys.give_back(principal, key, use.digest, run_id)
             raise
         return Started(run.id, run, True)
-
-    async def compact(self, create: Create, principal: Principal) -> dict[str, Any]:
-        """A compacted form of the history a create names. Nothing is started or stored. Raises AntiphonError."""
-        self._admit(principal)
-        prepared = await self._preparer.prepare(create, principal, None)
-        return await self._compactor.answer(
-            prepared.model,
-            encode_history(prepared.parent, prepared.input),
-            self._ids.mint,
-            int(self._clock.now()),
-            tenant=principal.tenant,
-            raw=create.raw,
-            caller_token=create.caller_token,
-        )
 
     def cancel(self, run: Run, principal: Principal, reason: str | None = None) -> str:
         """Stop a live run the principal may see: `accepted`, or `already_terminal` if its end is decided.
@@ -212,103 +207,6 @@ class RunService:
             return not (await self._directory.stored(response_id, principal)).log_expired
         except RequestError:
             return False
-
-    async def _begin(
-        self,
-        create: Create,
-        principal: Principal,
-        memory: ConnectionMemory | None,
-        key: KeyUse | None,
-        response_id: str | None = None,
-    ) -> Run:
-        """Start the run, and with it the steers that waited for this create."""
-        pending = self._pending_steers.claim(create)
-        steered = pending.steers.items() if pending is not None else []
-        try:
-            run = await self._begin_run(create, principal, memory, key, response_id, steered)
-        except BaseException:
-            self._pending_steers.release(pending)
-            raise
-        self._pending_steers.commit(pending)
-        return run
-
-    async def _begin_run(
-        self,
-        create: Create,
-        principal: Principal,
-        memory: ConnectionMemory | None,
-        key: KeyUse | None,
-        response_id: str | None,
-        steered: Sequence[dict[str, Any]],
-    ) -> Run:
-        self._admit(principal)
-        if create.request.stored and not self._bus.alone and not self._journal.healthy:
-            raise StorageError(
-                "The store takes nothing at present; send this again.", headers={"retry-after": "2"}
-            )
-        prepared = await self._preparer.prepare(create, principal, memory, steered)
-        self._admit(principal)  # preparing may have waited, and a drain may have begun
-        run = self._opener.open(create, principal, prepared, response_id or self._ids.mint("resp"))
-        self._write_row(run, prepared, key, follows=response_id is not None)
-        self._directory.add(run)
-        self._receipt(run)
-        if run.stored and (key is not None or run.create.origin == "background"):
-            await self._make_durable(run)
-        if run.request.is_warm_up:
-            await self._supervisor.finish_warm_up(run)
-            return run
-        self._registry.start(run.state)
-        self._supervisor.launch(run)
-        return run
-
-    async def _make_durable(self, run: Run) -> None:
-        """Row and `response.created` are written before the answer; if they cannot be, the create is refused."""
-        try:
-            await self._journal.flush(run.log)
-        except StorageError:
-            self._journal.close(run.log)
-            self._directory.forget(run.id)
-            if run.create.idempotency_key is not None:
-                self._keys.discard(run.principal, run.create.idempotency_key)
-            raise
-
-    def _admit(self, principal: Principal) -> None:
-        if self.draining:
-            message = "The server is shutting down; send this again to another one or in a moment."
-            raise Draining(message)
-        if not self._bus.held:
-            raise BusError("This node cannot reach the others; send this again.", headers={"retry-after": "2"})
-        if not principal.at_least("driver"):
-            raise RequestError("This key may watch runs but not start them.", code="forbidden")
-
-    def may_use(self, principal: Principal, model: str) -> bool:
-        """Whether the caller's tenant may name this model (if it exists)."""
-        return self._preparer.may_use(principal, model)
-
-    def _write_row(self, run: Run, prepared: Prepared, key: KeyUse | None, *, follows: bool) -> None:
-        record: IdempotencyRecord | None = None
-        if key is not None and run.create.idempotency_key is not None:
-            name = run.create.idempotency_key
-            expires_at = self._keys.record(run.principal, name, key.digest, run.id)
-            who = (run.principal.tenant, run.principal.id)
-            record = IdempotencyRecord(*who, name, key.digest, run.id, expires_at, key.replaces)
-        if run.stored:
-            self._opener.write_row(run, prepared, record, follows=follows)
-
-    def _receipt(self, run: Run) -> None:
-        request = run.request
-        log.info(
-            "create",
-            response_id=run.id,
-            tenant=run.principal.tenant,
-            principal=run.principal.id,
-            model=request.model,
-            store=request.stored,
-            stream=bool(request.stream),
-            has_previous_response_id=request.previous_response_id is not None,
-            has_conversation=request.conversation is not None,
-            tools=len(request.tools or ()),
-        )
 
 
 def _in_progress() -> RequestError:

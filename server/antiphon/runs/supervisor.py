@@ -8,6 +8,7 @@ import contextvars
 import structlog
 
 from antiphon.core.assembly.outcome import Outcome, cancelled, normal_usage, stopped
+from antiphon.hooks import RunOutcome
 from antiphon.runs.directory import RunDirectory
 from antiphon.runs.loop.ending import RunEnder
 from antiphon.runs.loop.loop import RunLoop
@@ -52,6 +53,7 @@ class Supervisor:
         run.task = task
         self._tasks.add(task)
         task.add_done_callback(self._done)
+        task.add_done_callback(lambda _: _leave(run))
 
     async def finish_warm_up(self, run: Run) -> None:
         """A warm-up ends as soon as it began: no model call, but an id to continue from."""
@@ -118,6 +120,11 @@ class Supervisor:
         if run.abandon_timer is not None:
             run.abandon_timer.cancel()
             run.abandon_timer = None
+        if run.reservation is not None:
+            run.reservation.ended(served=run.outcome is not None and run.outcome.status == "completed")
+        if run.passage is not None and run.outcome is not None:
+            # The terminal is shown in this very step; middlewares go on behind it.
+            run.passage.end(_told(run, run.outcome))
         if run.stored and run.turn is not None and run.outcome is not None and run.outcome.status != "failed":
             self._directory.remember_turn(run.turn)
         if run.stored and run.durable_end:
@@ -130,3 +137,27 @@ class Supervisor:
         self._tasks.discard(task)
         if not task.cancelled() and (error := task.exception()) is not None:
             log.error("run_task_died", task=task.get_name(), exc_info=error)
+
+
+def _told(run: Run, outcome: Outcome) -> RunOutcome:
+    """The end of a run as its middlewares hear it."""
+    return RunOutcome(
+        run_id=run.id,
+        status=outcome.status,
+        code=outcome.code,
+        agent=run.agent.name,
+        source=run.agent.source,
+        model=run.model.name,
+        upstream=run.model.upstream.name,
+        usage=outcome.usage,
+    )
+
+
+def _leave(run: Run) -> None:
+    """The task of a run is over. If the run is not, it goes on elsewhere, with all that it holds of quotas."""
+    if run.outcome is not None:
+        return
+    if run.passage is not None:
+        run.passage.abandon()
+    if run.reservation is not None:
+        run.reservation.left()

@@ -6,9 +6,9 @@ from collections.abc import Awaitable, Callable
 from typing import Any
 
 from antiphon.core.held_calls import Claim
-from antiphon.core.principal import Principal
 from antiphon.errors import RequestError
 from antiphon.runs.engine import Engine
+from antiphon.session.caller import Caller
 from antiphon.session.presence import Presence
 from antiphon_protocol import extension as wire
 
@@ -16,9 +16,9 @@ from antiphon_protocol import extension as wire
 class HeldCommands:
     """Handlers of one connection; each gives the reply."""
 
-    def __init__(self, engine: Engine, principal: Principal, presence: Presence) -> None:
+    def __init__(self, engine: Engine, caller: Caller, presence: Presence) -> None:
         self._reach = engine.reach
-        self._principal = principal
+        self._caller = caller
         self._presence = presence
 
     def handlers(self) -> dict[str, Callable[[Any], Awaitable[dict[str, Any] | None]]]:
@@ -34,7 +34,7 @@ class HeldCommands:
             command.response_id,
             command.call_id,
             self._presence.sender,
-            self._principal,
+            self._caller.principal,
             lease_ms=command.lease_ms,
             fence=command.fence,
         )
@@ -45,7 +45,7 @@ class HeldCommands:
             command.response_id,
             command.call_id,
             self._presence.sender,
-            self._principal,
+            self._caller.principal,
             lease_ms=command.lease_ms,
             fence=command.fence,
         )
@@ -53,7 +53,11 @@ class HeldCommands:
 
     async def _release(self, command: wire.ReleaseClaim) -> dict[str, Any]:
         await self._reach.release(
-            command.response_id, command.call_id, self._presence.sender, self._principal, fence=command.fence
+            command.response_id,
+            command.call_id,
+            self._presence.sender,
+            self._caller.principal,
+            fence=command.fence,
         )
         return {"type": "antiphon:ok", "id": command.id}
 

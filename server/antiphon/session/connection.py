@@ -11,14 +11,15 @@ import structlog
 
 from antiphon.core.json_input import parse_object
 from antiphon.core.lanes import LaneName, check_lane_name
-from antiphon.core.principal import Principal
-from antiphon.errors import AntiphonError, Draining, RequestError
+from antiphon.errors import AntiphonError, Draining, RequestError, Unauthorized
 from antiphon.runs.engine import Engine
 from antiphon.runs.run import CreatorConnection
 from antiphon.session.attachment import Attachment
+from antiphon.session.caller import Caller, Over
 from antiphon.session.extension import Extension
-from antiphon.session.frames import error_frame
+from antiphon.session.frames import error_frame, refused_frame
 from antiphon.session.inject import answer_inject, on_lane, read_inject
+from antiphon.session.rates import Pace
 from antiphon.session.socket import Socket, send_json
 from antiphon.session.steer import Steers
 from antiphon.session.turns import Ticket, TurnHooks, Turns
@@ -38,15 +39,22 @@ _BAD_FRAME_CODES = frozenset({"invalid_json", "unsupported_event_type", "unknown
 """Answers to frames that count as bad (PROTOCOL 3.5)."""
 
 
+_WITHOUT_CREDENTIAL = frozenset({"antiphon:auth", "antiphon:hello", "antiphon:ping", "response.create"})
+
+
 class Connection:
     """A session over one socket."""
 
-    def __init__(self, engine: Engine, principal: Principal, socket: Socket, receive: Receive) -> None:
+    def __init__(
+        self, engine: Engine, caller: Caller, socket: Socket, receive: Receive, pace: Pace | None = None
+    ) -> None:
+        """pace: how fast frames may come; None for as fast as they are read."""
         self.id = engine.ids.mint("conn")
         self._engine = engine
-        self._principal = principal
+        self._caller = caller
         self._socket = socket
         self._receive = receive
+        self._pace = pace
         self._bad_frames: deque[float] = deque()
         self._closing = False
         self._room = asyncio.Event()
@@ -54,10 +62,11 @@ class Connection:
             started=self._turn_started, finished=self._turn_finished, behind=self._too_slow, forked=self._forked
         )
         self._as_creator = CreatorConnection(self.id)
-        self._turns = Turns(engine, principal, socket, hooks, self._as_creator)
-        self._extension = Extension(engine, principal, socket, self._turns, self._as_creator)
-        self._steers = Steers(engine, principal, socket, self._as_creator, self._lane_of)
+        self._turns = Turns(engine, caller, socket, hooks, self._as_creator)
+        self._extension = Extension(engine, caller, socket, self._turns, self._as_creator)
+        self._steers = Steers(engine, caller, socket, self._as_creator, self._lane_of)
         self._extension.delivered = self._steers.delivered
+        caller.on_expiring, caller.on_over = self._expiring, self._over
         socket.on_writable = self._wake
         socket.on_stalled = self._stalled
         self._age_timer = asyncio.get_running_loop().call_later(
@@ -76,6 +85,7 @@ class Connection:
             self._close(1011, "server error")
         finally:
             self._age_timer.cancel()
+            self._caller.close()
             self._as_creator.open = False
             self._turns.close()
             self._extension.close()
@@ -111,18 +121,45 @@ class Connection:
             kind = frame.get("type")
             if not isinstance(kind, str):
                 raise RequestError("The frame has no type.", code="unsupported_event_type", param="type")
-            await self._dispatch(kind, frame)
+            if not self._is_too_fast(kind, frame) and self._still_counts(kind, frame):
+                await self._dispatch(kind, frame)
         except RequestError as error:
             self._bad(error)
         except Exception:
             log.exception("frame_crashed", connection_id=self.id)
             send_json(self._socket, error_frame(AntiphonError("The server could not handle this frame.")))
 
+    def _is_too_fast(self, kind: str, frame: dict[str, Any]) -> bool:
+        """Count a frame, and refuse it if its like came too fast; who goes on all the same is cut off."""
+        if self._pace is None:
+            return False
+        try:
+            self._pace.check(kind)
+        except RequestError as error:
+            send_json(self._socket, refused_frame(error, kind, frame))
+            if self._pace.gave_up():
+                self._close(4029 if self._extension.said_hello else 1013, "rate")
+            return True
+        return False
+
+    def _still_counts(self, kind: str, frame: dict[str, Any]) -> bool:
+        """Whether the caller's credential counts; else the frame is refused. Creates: in their turn."""
+        if kind in _WITHOUT_CREDENTIAL:
+            return True
+        try:
+            self._caller.check()
+        except AntiphonError as error:
+            send_json(self._socket, refused_frame(error, kind, frame))
+            return False
+        return True
+
     async def _dispatch(self, kind: str, frame: dict[str, Any]) -> None:
         if kind == "response.create":
             self._create(frame)
         elif kind.startswith("antiphon:"):
             self._count_bad(await self._extension.command(kind, frame))
+            if kind == "antiphon:hello":
+                self._caller.remind()
         elif kind == "response.cancel":
             await self._cancel(frame)
         elif kind == "response.steer":
@@ -148,7 +185,7 @@ class Connection:
         response_id, given = read_inject(frame)
         _, lane = self._lane_of(response_id)
         sender = self._extension.presence.sender
-        answer = await answer_inject(self._engine.reach, response_id, given, sender, self._principal)
+        answer = await answer_inject(self._engine.reach, response_id, given, sender, self._caller.principal)
         send_json(self._socket, on_lane(answer, lane))
 
     async def _cancel(self, frame: dict[str, Any]) -> None:
@@ -156,7 +193,7 @@ class Connection:
         if not isinstance(response_id, str):
             raise RequestError("response.cancel needs response_id.", param="response_id")
         try:
-            await self._engine.reach.cancel(response_id, self._principal)
+            await self._engine.reach.cancel(response_id, self._caller.principal)
         except AntiphonError as error:
             send_json(self._socket, error_frame(error))
 
@@ -213,6 +250,22 @@ class Connection:
         )
         self._age_timer = asyncio.get_running_loop().call_later(grace_s, self._close_old)
         self._close_if_old()
+
+    def _expiring(self, left_s: float) -> None:
+        self._extension.goaway("token_expiring", max(int(left_s * 1000), 0), 0)
+
+    def _over(self, why: Over) -> None:
+        """The credential counts no more. What was started with it goes on."""
+        expired = why == "expired"
+        error = Unauthorized(
+            "Your token has run out; come back with a new one." if expired else "Your key was revoked.",
+            code="token_expired" if expired else "invalid_api_key",
+        )
+        if self._extension.said_hello:
+            self._close(4002 if expired else 4500, error.code)
+        else:
+            send_json(self._socket, error_frame(error))
+            self._close(1008, error.code)
 
     def _close_if_old(self) -> None:
         refusal = self._turns.refuse_with

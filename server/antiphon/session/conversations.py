@@ -9,12 +9,12 @@ from typing import Any
 
 import structlog
 
-from antiphon.core.principal import Principal
 from antiphon.errors import AntiphonError, RequestError
 from antiphon.runs.directory import live_state
 from antiphon.runs.engine import Engine
 from antiphon.runs.run import Followed
 from antiphon.session.attachments import Attachments
+from antiphon.session.caller import Caller
 from antiphon.session.socket import Socket, send_json
 
 log = structlog.get_logger(__name__)
@@ -23,9 +23,9 @@ log = structlog.get_logger(__name__)
 class Conversations:
     """The conversations one connection is attached to."""
 
-    def __init__(self, engine: Engine, principal: Principal, socket: Socket, attachments: Attachments) -> None:
+    def __init__(self, engine: Engine, caller: Caller, socket: Socket, attachments: Attachments) -> None:
         self._engine = engine
-        self._principal = principal
+        self._caller = caller
         self._socket = socket
         self._attachments = attachments
         self._attached: set[str] = set()
@@ -80,9 +80,9 @@ class Conversations:
         runs: list[Followed] = []
         newest, seen = None, True
         while seen and not runs and newest is None:  # again only if one ended while it was read
-            seen = bool(await directory.live_of_conversation(conversation_id, self._principal))
-            newest = await directory.newest_ended(conversation_id, self._principal)
-            runs = await directory.live_of_conversation(conversation_id, self._principal)
+            seen = bool(await directory.live_of_conversation(conversation_id, self._caller.principal))
+            newest = await directory.newest_ended(conversation_id, self._caller.principal)
+            runs = await directory.live_of_conversation(conversation_id, self._caller.principal)
         return runs, newest
 
     def detach(self, conversation_id: str) -> None:
@@ -110,7 +110,7 @@ class Conversations:
 
     async def _join(self, response_id: str) -> None:
         try:
-            run = await self._engine.directory.find(response_id, self._principal)
+            run = await self._engine.directory.find(response_id, self._caller.check())
             ready = await self._attachments.prepare(run) if run is not None else None
         except AntiphonError as error:
             log.warning("run_not_joined", response_id=response_id, error=str(error))

@@ -12,7 +12,6 @@ from pydantic import ValidationError
 from antiphon import __version__
 from antiphon.core.attach import AttachPlan
 from antiphon.core.faults import refusal
-from antiphon.core.principal import Principal
 from antiphon.core.run_state import RunState
 from antiphon.errors import AntiphonError, RequestError
 from antiphon.runs.directory import Source, live_state
@@ -20,8 +19,10 @@ from antiphon.runs.engine import Engine
 from antiphon.runs.run import CreatorConnection, Followed
 from antiphon.session.attachment import Attachment
 from antiphon.session.attachments import AttachmentHooks, Attachments, attached_fields
+from antiphon.session.caller import Caller
 from antiphon.session.commands_held import HeldCommands
 from antiphon.session.conversations import Conversations
+from antiphon.session.entrance import accepted
 from antiphon.session.frames import command_error
 from antiphon.session.presence import Presence
 from antiphon.session.socket import Socket, send_json
@@ -33,32 +34,36 @@ log = structlog.get_logger(__name__)
 FEATURES = ["attach", "cancel", "resume", "run_state", "idempotency", "steer", "conversations", "held_calls"]
 
 
+_BEFORE_HELLO = frozenset({"antiphon:hello", "antiphon:auth", "antiphon:ping"})
+
+
 class Extension:
     """Commands and pushes. Nothing is pushed before the client has said hello."""
 
     def __init__(
-        self, engine: Engine, principal: Principal, socket: Socket, turns: Turns, connection: CreatorConnection
+        self, engine: Engine, caller: Caller, socket: Socket, turns: Turns, connection: CreatorConnection
     ) -> None:
         self._engine = engine
-        self._principal = principal
+        self._caller = caller
         self._socket = socket
         self._turns = turns
         self._connection = connection
         self._opened_at = engine.clock.now()
         self._watched: dict[str, int] = {}
-        self.presence = Presence(engine, principal, connection)
+        self.presence = Presence(engine, caller, connection)
         hooks = AttachmentHooks(opened=self.watch, dropped=self._dropped)
         self._attachments = Attachments(engine, socket, turns, hooks)
-        self._conversations = Conversations(engine, principal, socket, self._attachments)
+        self._conversations = Conversations(engine, caller, socket, self._attachments)
         self.delivered: Callable[[str], None] = lambda response_id: None
         """Called when an attachment to a live run is over."""
         self._commands: dict[str, Callable[[Any], Awaitable[dict[str, Any] | None]]] = {
             "antiphon:hello": self._hello,
+            "antiphon:auth": self._auth,
             "antiphon:attach": self._attach,
             "antiphon:detach": self._detach,
             "antiphon:cancel": self._cancel,
             "antiphon:ping": self._ping,
-            **HeldCommands(engine, principal, self.presence).handlers(),
+            **HeldCommands(engine, caller, self.presence).handlers(),
         }
 
     async def command(self, kind: str, frame: dict[str, Any]) -> str | None:
@@ -69,7 +74,7 @@ class Extension:
             handler = self._commands.get(kind)
             if handler is None:
                 raise RequestError(f"This server does not know {kind[:80]}.", code="unknown_command", param="type")
-            if not self.said_hello and kind not in ("antiphon:hello", "antiphon:ping"):
+            if not self.said_hello and kind not in _BEFORE_HELLO:
                 raise RequestError("Say antiphon:hello first.", code="hello_required")
             reply = await handler(_parse(frame))
         except AntiphonError as error:
@@ -151,11 +156,13 @@ class Extension:
                 code="unsupported_version",
                 param="protocol",
             )
+        if command.token is not None:
+            await self._refresh(command.token)
         self._connection.said_hello = True
         self._connection.instance = command.client.instance_id
         self.presence.hello(command)
-        settings = self._engine.settings
-        return {
+        settings, expires_at = self._engine.settings, self._caller.principal.expires_at
+        welcome = {
             "type": "antiphon:welcome",
             "id": command.id,
             "server": {"name": "antiphon", "version": __version__},
@@ -167,12 +174,21 @@ class Extension:
             "connection_expires_at": self._opened_at + settings.timeouts.connection_age_s,
             "features": FEATURES,
         }
+        return welcome | ({"token_expires_at": expires_at} if expires_at is not None else {})
+
+    async def _auth(self, command: wire.Auth) -> dict[str, Any]:
+        await self._refresh(command.token, command.ticket)
+        return accepted(command.id, self._caller.principal)
+
+    async def _refresh(self, token: str | None, ticket: str | None = None) -> None:
+        await self._caller.refresh(token=token, ticket=ticket)
+        self.presence.changed()
 
     async def _ping(self, command: wire.Ping) -> dict[str, Any]:
         return {"type": "antiphon:pong", "id": command.id}
 
     async def _cancel(self, command: wire.Cancel) -> dict[str, Any]:
-        result = await self._engine.reach.cancel(command.response_id, self._principal, command.reason)
+        result = await self._engine.reach.cancel(command.response_id, self._caller.principal, command.reason)
         return {"type": "antiphon:ok", "id": command.id, "result": result}
 
     async def _detach(self, command: wire.Detach) -> dict[str, Any]:
@@ -190,7 +206,7 @@ class Extension:
             await self._conversations.attach(command.id, command.conversation_id)
             return None
         response_id = command.response_id or ""
-        source = await self._engine.directory.source(response_id, self._principal)
+        source = await self._engine.directory.source(response_id, self._caller.principal)
         plan = await self._engine.directory.plan(source, command.after, command.epoch)
         lane = self._attachments.choose_lane(command.stream_id, response_id)
         run = source.run

@@ -38,3 +38,12 @@ def command_error(command_id: str | None, error: AntiphonError) -> dict[str, Any
     if error.param is not None:
         frame["param"] = error.param
     return frame
+
+
+def refused_frame(error: AntiphonError, kind: str, frame: dict[str, Any]) -> dict[str, Any]:
+    """The answer to a frame that nobody looks into, of the kind its sender waits for. kind: the frame's type."""
+    if kind.startswith("antiphon:"):
+        command_id = frame.get("id")
+        return command_error(command_id if isinstance(command_id, str) else None, error)
+    lane = frame.get("stream_id")
+    return error_frame(error, lane if isinstance(lane, str) else None)

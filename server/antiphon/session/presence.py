@@ -2,23 +2,26 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from antiphon.core.held_calls import Sender
 from antiphon.core.participants import Participant
 from antiphon.core.participants import Presence as State
-from antiphon.core.principal import Principal
 from antiphon.errors import RequestError
 from antiphon.runs.engine import Engine
 from antiphon.runs.run import CreatorConnection, Followed
+from antiphon.session.caller import Caller
 from antiphon_protocol import extension as wire
 
 
 class Presence:
     """The participant that one connection is, in every run it is attached to."""
 
-    def __init__(self, engine: Engine, principal: Principal, connection: CreatorConnection) -> None:
+    def __init__(self, engine: Engine, caller: Caller, connection: CreatorConnection) -> None:
         self._company = engine.company
+        self._caller = caller
         self._connection = connection
-        self._me = Participant(connection.id, principal.id, principal.role)
+        self._me = Participant(connection.id, caller.principal.id, caller.principal.role)
         self._joined: dict[str, tuple[Followed, int]] = {}
 
     @property
@@ -30,13 +33,17 @@ class Presence:
         self._me = Participant(
             self._me.connection,
             self._me.principal,
-            self._me.role,
+            self._caller.principal.role,
             instance=command.client.instance_id,
             tools={tool.name: tool.labels or {} for tool in command.tools or ()},
             labels=command.labels or {},
         )
-        for run, _ in self._joined.values():
-            self._company.introduced(run, self._me)
+        self._introduce()
+
+    def changed(self) -> None:
+        """The caller showed newer credentials, which may give it less."""
+        self._me = replace(self._me, role=self._caller.principal.role)
+        self._introduce()
 
     def join(self, run: Followed, *, creator: bool = False) -> None:
         """One more attachment to a run. creator: the run was created on this connection."""
@@ -51,6 +58,10 @@ class Presence:
             self._joined[run.id] = (run, times - 1)
         if times > 0:
             self._company.left(run, self._me.connection)
+
+    def _introduce(self) -> None:
+        for run, _ in self._joined.values():
+            self._company.introduced(run, self._me)
 
     def close(self) -> None:
         """The connection is gone."""

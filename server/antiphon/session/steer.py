@@ -7,11 +7,11 @@ from functools import partial
 from typing import Any
 
 from antiphon.core.lanes import LaneName
-from antiphon.core.principal import Principal
 from antiphon.errors import AntiphonError, RequestError
 from antiphon.runs.engine import Engine
 from antiphon.runs.run import CreatorConnection
 from antiphon.runs.steering.settled import SteerSettled
+from antiphon.session.caller import Caller
 from antiphon.session.socket import Socket, send_json
 
 _DOOR = frozenset({"server_draining", "forbidden"})
@@ -27,10 +27,10 @@ class Steers:
     """Steers sent over one connection."""
 
     def __init__(
-        self, engine: Engine, principal: Principal, socket: Socket, connection: CreatorConnection, lane_of: LaneOf
+        self, engine: Engine, caller: Caller, socket: Socket, connection: CreatorConnection, lane_of: LaneOf
     ) -> None:
         self._engine = engine
-        self._principal = principal
+        self._caller = caller
         self._socket = socket
         self._connection = connection
         self._lane_of = lane_of
@@ -49,9 +49,11 @@ class Steers:
         try:
             if extra := frame.keys() - _FIELDS:
                 raise RequestError(f"response.steer has no field {min(extra)[:80]!r}.", code="invalid_input")
-            taken = await self._engine.reach.steer(target, given, self._principal, self._connection, settled)
+            taken = await self._engine.reach.steer(
+                target, given, self._caller.principal, self._connection, settled
+            )
         except AntiphonError as error:
-            number = await self._engine.reach.last_number(target, self._principal)
+            number = await self._engine.reach.last_number(target, self._caller.principal)
             self._send(
                 "failed", lane, number, {"previous_response_id": target, "input": given}, error=_error(error)
             )

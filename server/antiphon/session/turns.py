@@ -13,7 +13,6 @@ import structlog
 from antiphon.core.connection_memory import ConnectionMemory
 from antiphon.core.create_request import CreateRequest, parse_create
 from antiphon.core.lanes import LaneName, Lanes
-from antiphon.core.principal import Principal
 from antiphon.core.run_state import RunState
 from antiphon.errors import AntiphonError, RequestError
 from antiphon.ops.registry import StateListener
@@ -21,6 +20,7 @@ from antiphon.runs.engine import Engine
 from antiphon.runs.run import Create, CreatorConnection, Followed
 from antiphon.runs.service import Started
 from antiphon.session.attachment import Attachment, EndReason
+from antiphon.session.caller import Caller
 from antiphon.session.frames import error_frame
 from antiphon.session.socket import Socket, send_json
 
@@ -69,14 +69,14 @@ class Turns:
     def __init__(
         self,
         engine: Engine,
-        principal: Principal,
+        caller: Caller,
         socket: Socket,
         hooks: TurnHooks,
         connection: CreatorConnection,
     ) -> None:
         limits = engine.settings.limits
         self._engine = engine
-        self._principal = principal
+        self._caller = caller
         self._socket = socket
         self._hooks = hooks
         self._connection = connection
@@ -169,7 +169,7 @@ class Turns:
             instance=self._connection.instance,
         )
         try:
-            started = await self._engine.service.start(create, self._principal, self._memory)
+            started = await self._engine.service.start(create, self._caller.check(), self._memory)
             await self._deliver(ticket, started)
         except AntiphonError as error:
             self._refuse(ticket, error)
@@ -182,7 +182,7 @@ class Turns:
         if run is not None:
             run_log = run.log
         else:
-            source = await self._engine.directory.source(started.response_id, self._principal)
+            source = await self._engine.directory.source(started.response_id, self._caller.principal)
             run, run_log = source.run, source.log
             ticket.successor_id = (source.state.get("terminal") or {}).get("successor")
         if run is not None:

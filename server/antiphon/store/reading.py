@@ -26,6 +26,10 @@ class BoundedReader:
             await asyncio.wait(self._reads)
         await self._engine.dispose()
 
+    async def rows(self, query: sa.Select[Any]) -> Sequence[Any]:
+        """The rows of a query on tables that have no reader of their own. Raises StorageError."""
+        return await self._all(query)
+
     async def _all(self, query: sa.Select[Any]) -> Sequence[Any]:
         """The rows of a query. Raises StorageError."""
         # A cancelled read must not leave its connection half way: it finishes in a task of its own.

@@ -105,6 +105,92 @@ items = Table(
 )
 """Where an item stands that a later input names by its id."""
 
+api_keys = Table(
+    "api_keys",
+    metadata,
+    Column("id", Text, primary_key=True),
+    Column("sha256", Text, nullable=False, doc="hex digest; the key itself is kept nowhere"),
+    Column("name", Text, nullable=False),
+    Column("owner", Text, doc="user whose key it is; NULL: a principal of its own"),
+    Column("tenant", Text, nullable=False),
+    Column("role", Text, nullable=False),
+    Column("created_at", Float, nullable=False, doc="Unix seconds"),
+    Column("expires_at", Float),
+    Column("revoked_at", Float),
+)
+"""Keys made by `antiphon keys`."""
+Index("api_keys_sha256", api_keys.c.sha256, unique=True)
+Index("api_keys_revoked", api_keys.c.revoked_at)
+
+agents = Table(
+    "agents",
+    metadata,
+    Column("tenant", Text, primary_key=True),
+    Column("name", Text, primary_key=True),
+    Column("definition", LargeBinary, nullable=False, doc="JSON, see settings_agents.py:AgentOptions"),
+    Column("updated_at", Float, nullable=False, doc="Unix seconds"),
+)
+"""What tenants stored of their own."""
+
+admissions = Table(
+    "admissions",
+    metadata,
+    Column("run_id", Text, primary_key=True),
+    Column("tenant", Text, nullable=False),
+    Column("principal", Text, nullable=False),
+    Column("agent", Text),
+    Column("at", Float, nullable=False, doc="Unix seconds"),
+)
+"""Runs that took a unit of their tenant's requests."""
+Index("admissions_counted", admissions.c.tenant, admissions.c.at)
+
+model_calls = Table(
+    "model_calls",
+    metadata,
+    Column("run_id", Text, primary_key=True),
+    Column("step", Text, primary_key=True, doc="round of the run, or what else called a model"),
+    Column("tenant", Text, nullable=False),
+    Column("principal", Text, nullable=False),
+    Column("agent", Text),
+    Column("model", Text, nullable=False),
+    Column("upstream", Text, nullable=False),
+    Column("at", Float, nullable=False, doc="Unix seconds"),
+    Column("day", Integer, nullable=False, doc="since 1 January 1970, UTC"),
+    Column("input_tokens", BigInteger, nullable=False),
+    Column("cached_tokens", BigInteger, nullable=False),
+    Column("output_tokens", BigInteger, nullable=False),
+    Column("reasoning_tokens", BigInteger, nullable=False),
+    Column("total_tokens", BigInteger, nullable=False),
+    Column("cost_nano", BigInteger, doc="billionths of the prices' currency; NULL: unknown"),
+    Column("estimated", Integer, nullable=False),
+)
+"""What was used: the total of a run, a tenant or a day is the sum of these."""
+Index("model_calls_counted", model_calls.c.tenant, model_calls.c.at)
+Index("model_calls_day", model_calls.c.day)
+
+standing = Table(
+    "standing",
+    metadata,
+    Column("scope", Text, primary_key=True, doc="a tenant, or * for the whole server"),
+    Column("revision", BigInteger, nullable=False, doc="higher than that of all changes before it"),
+    Column("held", Integer, nullable=False, doc="1: nothing new is started"),
+    Column("cancel", Integer, nullable=False, doc="1: what was running is cancelled too"),
+)
+
+audit = Table(
+    "audit",
+    metadata,
+    Column("id", Text, primary_key=True),
+    Column("at", Float, nullable=False, doc="Unix seconds"),
+    Column("tenant", Text, nullable=False, doc="of who did it"),
+    Column("principal", Text, nullable=False),
+    Column("action", Text, nullable=False),
+    Column("target", Text, nullable=False),
+    Column("detail", LargeBinary, nullable=False, doc="JSON object"),
+)
+"""Who did what, when, on what: written before the answer."""
+Index("audit_at", audit.c.at)
+
 cluster = Table(
     "cluster",
     metadata,

@@ -66,9 +66,9 @@ def build_toolbox(
 
 
 def _server(one: ToolSettings, bounds: ToolsSettings, clock: Clock) -> ConfiguredServer:
-    credentials = Credentials.from_environment(one.name, one.headers_env)
+    credentials = Credentials.from_environment(f"tool {one.name!r}", one.headers_env)
     if one.command is not None:
-        environment = environment_of(one.name, one.env_keys)
+        environment = environment_of(f"tool {one.name!r}", one.env_keys)
         endpoint: Endpoint = StdioEndpoint(one.name, one.command, one.args, environment, bounds.mcp_message_bytes)
     else:
         endpoint = HttpEndpoint(one.url or "", credentials, bounds.mcp_message_bytes)
@@ -77,7 +77,7 @@ def _server(one: ToolSettings, bounds: ToolsSettings, clock: Clock) -> Configure
 
 def _own_tool(one: ToolSettings, bounds: ToolsSettings, folder: Path, client: httpx2.AsyncClient) -> Tool:
     if one.kind == "http":
-        credentials = Credentials.from_environment(one.name, one.headers_env)
+        credentials = Credentials.from_environment(f"tool {one.name!r}", one.headers_env)
         spec = _spec(one, bounds, one.description, _parameters(one, folder))
         return HttpTool(spec, one.url or "", credentials, client)
     function = load_function(one.name, one.entry)

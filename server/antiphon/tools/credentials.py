@@ -26,9 +26,12 @@ class Credentials:
         self._query = query
 
     @classmethod
-    def from_environment(cls, tool: str, headers_env: Mapping[str, str]) -> Credentials:
-        """headers_env: header to variable. Raises StartupError for a variable that is not set."""
-        return cls(dict(zip(headers_env, _values(tool, tuple(headers_env.values())), strict=True)))
+    def from_environment(cls, owner: str, headers_env: Mapping[str, str]) -> Credentials:
+        """owner: who sends them, for messages. headers_env: header to variable.
+
+        Raises StartupError for a variable that is not set.
+        """
+        return cls(dict(zip(headers_env, _values(owner, tuple(headers_env.values())), strict=True)))
 
     def headers(self) -> dict[str, str]:
         """The headers themselves, for the one request they belong to."""
@@ -60,13 +63,13 @@ class Credentials:
         return f"Credentials({len(self._headers)} headers)"
 
 
-def environment_of(tool: str, names: tuple[str, ...]) -> dict[str, str]:
+def environment_of(owner: str, names: tuple[str, ...]) -> dict[str, str]:
     """The variables a program gets. Raises StartupError for one that is not set."""
-    return dict(zip(names, _values(tool, names), strict=True))
+    return dict(zip(names, _values(owner, names), strict=True))
 
 
-def _values(tool: str, names: tuple[str, ...]) -> list[str]:
+def _values(owner: str, names: tuple[str, ...]) -> list[str]:
     for name in names:
         if not os.environ.get(name):
-            raise StartupError(f"tool {tool!r} needs the environment variable {name}, which is not set")
+            raise StartupError(f"{owner} needs the environment variable {name}, which is not set")
     return [os.environ[name] for name in names]

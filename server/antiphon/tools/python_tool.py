@@ -14,13 +14,12 @@ import inspect
 import threading
 import typing
 from collections.abc import Callable
-from importlib import import_module
-from importlib.metadata import entry_points
 from typing import Any
 
 from pydantic import BaseModel, ValidationError
 from pydantic_core import PydanticSerializationError, to_json
 
+from antiphon.entry_loading import load_entry
 from antiphon.errors import StartupError, ToolError
 from antiphon.ports import ToolContext, ToolOutput, ToolSpec
 
@@ -36,23 +35,7 @@ def load_function(tool: str, entry: str | None) -> Function:
 
     Raises StartupError.
     """
-    try:
-        if entry is None:
-            found = list(entry_points(group=GROUP, name=tool))
-            if not found:
-                raise StartupError(f"tool {tool!r}: no installed package has it as an entry point of {GROUP}")
-            function = found[0].load()
-        else:
-            module, _, name = entry.partition(":")
-            if not name:
-                raise StartupError(f"tool {tool!r}: entry must be package.module:function, not {entry!r}")
-            function = getattr(import_module(module), name)
-    except StartupError:
-        raise
-    except Exception as error:
-        raise StartupError(
-            f"tool {tool!r}: {entry or GROUP} cannot be loaded ({type(error).__name__}: {error})"
-        ) from error
+    function = load_entry("tool", tool, entry, GROUP)
     try:
         inspect.signature(function).bind({}, None)
     except (TypeError, ValueError) as error:

@@ -10,6 +10,7 @@ from typing import Any
 import httpx2
 
 from antiphon.core.model_body import bare_url
+from antiphon.core.tool_scope import EVERYTHING, ToolScope
 from antiphon.errors import RequestError
 from antiphon.ports import Clock, OpenTools, Tool, ToolList
 from antiphon.settings_tools import OWN_LABEL, ToolSettings, ToolsSettings
@@ -20,6 +21,9 @@ from antiphon.tools.mcp_client import McpServer
 from antiphon.tools.mcp_http import HttpEndpoint
 from antiphon.tools.mcp_servers import ListCache, ServerRules, open_list
 from antiphon.tools.web_search import WebSearch
+
+WEB_SEARCH = "web_search"
+"""The name of the search tool, for who offers it without being asked."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,9 +89,12 @@ class ServerTools:
         self._cache = ListCache(clock, settings.list_ttl_s)
         self._closing: set[asyncio.Task[None]] = set()
 
-    def check(self, declared: Sequence[Mapping[str, Any]]) -> None:
+    def check(self, declared: Sequence[Mapping[str, Any]], scope: ToolScope = EVERYTHING) -> None:
         """Raises RequestError for a tool that can never work."""
-        self._read(declared)
+        self._read(declared, scope)
+
+    def knows(self, name: str) -> bool:
+        return name in self._own or name in self._servers or (name == WEB_SEARCH and self._search is not None)
 
     @property
     def offers_unasked(self) -> bool:
@@ -98,15 +105,21 @@ class ServerTools:
     def owns_web_search(self) -> bool:
         return self._search is not None
 
-    async def open(self, declared: Sequence[Mapping[str, Any]], tenant: str, always: Sequence[str]) -> OpenTools:
+    async def open(
+        self,
+        declared: Sequence[Mapping[str, Any]],
+        tenant: str,
+        always: Sequence[str],
+        scope: ToolScope = EVERYTHING,
+    ) -> OpenTools:
         """Raises RequestError where `check` does, and for nothing else."""
-        wanted, search = self._read(declared)
+        wanted, search = self._read(declared, scope)
         named = frozenset(always)
         opened: list[McpServer] = []
         jobs = [self._open_declared(one, tenant, opened) for one in wanted if one.label != OWN_LABEL]
         labels = {one.label for one in wanted}
         for label, configured in self._servers.items():
-            if label not in labels and (configured.settings.always or label in named):
+            if label in scope and label not in labels and (configured.settings.always or label in named):
                 jobs.append(
                     self._open_configured(
                         configured, DeclaredServer(label, Selection(), Approval()), tenant, False
@@ -117,14 +130,16 @@ class ServerTools:
         except BaseException:
             await RunTools((), opened, self._closing).aclose()
             raise
-        return RunTools([*self._own_lists(wanted, named, search), *lists], opened, self._closing)
+        return RunTools([*self._own_lists(wanted, named, search, scope), *lists], opened, self._closing)
 
     async def aclose(self) -> None:
         """End the MCP servers, those of the configuration and what is left of the runs' own."""
         await asyncio.gather(*(one.server.aclose() for one in self._servers.values()), *self._closing)
         await self._client.aclose()
 
-    def _read(self, declared: Sequence[Mapping[str, Any]]) -> tuple[list[DeclaredServer], WebSearch | None]:
+    def _read(
+        self, declared: Sequence[Mapping[str, Any]], scope: ToolScope
+    ) -> tuple[list[DeclaredServer], WebSearch | None]:
         servers: dict[str, DeclaredServer] = {}
         search: WebSearch | None = None
         for tool in declared:
@@ -137,12 +152,12 @@ class ServerTools:
             one = read_server(tool, self._settings)
             if one.label in servers:
                 raise RequestError(f"Two MCP servers have the label {one.label!r}.", param="tools")
-            self._check_label(one)
+            self._check_label(one, scope)
             servers[one.label] = one
         return list(servers.values()), search
 
-    def _check_label(self, one: DeclaredServer) -> None:
-        known = one.label == OWN_LABEL or one.label in self._servers
+    def _check_label(self, one: DeclaredServer, scope: ToolScope) -> None:
+        known = one.label == OWN_LABEL or (one.label in self._servers and scope.has_tenant(one.label))
         if one.url is None and not known:
             raise RequestError(f"There is no MCP server {one.label!r} here; give its server_url.", param="tools")
         if one.url is not None and known:
@@ -150,31 +165,35 @@ class ServerTools:
                 f"The label {one.label!r} belongs to a server of ours; choose another.", param="tools"
             )
         if one.label == OWN_LABEL and one.allowed.names is not None:
-            unknown = sorted(one.allowed.names - self._own.keys())
+            unknown = sorted(one.allowed.names - {name for name in self._own if scope.has_tenant(name)})
             if unknown:
                 raise RequestError(f"There is no tool {unknown[0]!r} under {OWN_LABEL!r}.", param="tools")
 
     def _own_lists(
-        self, wanted: Sequence[DeclaredServer], named: frozenset[str], search: WebSearch | None
+        self,
+        wanted: Sequence[DeclaredServer],
+        named: frozenset[str],
+        search: WebSearch | None,
+        scope: ToolScope,
     ) -> list[ToolList]:
         lists: list[ToolList] = []
         taken: set[str] = set()
+        own_tools = {name: own for name, own in self._own.items() if name in scope}
         for one in wanted:
             if one.label == OWN_LABEL:
-                chosen = [own.tool for own in self._own.values() if _key(own.tool) in one.allowed]
+                chosen = [own.tool for own in own_tools.values() if _key(own.tool) in one.allowed]
                 taken = {tool.spec.name for tool in chosen}
                 lists.append(ToolList(OWN_LABEL, [_with_approval(tool, one.approval) for tool in chosen]))
         unasked: list[Tool] = [
-            own.tool for name, own in self._own.items() if name not in taken and (own.always or name in named)
+            own.tool for name, own in own_tools.items() if name not in taken and (own.always or name in named)
         ]
-        if search is None and self._search is not None and self._search.spec.name in named:
+        if search is None and self._search is not None and WEB_SEARCH in named and WEB_SEARCH in scope:
             search = self._search
         if search is not None:
             unasked.append(search)
         if unasked:
             lists.append(ToolList(OWN_LABEL, unasked, listed=False))
-        known = self._own.keys() | self._servers.keys() | ({"web_search"} if self._search else set())
-        unknown = sorted(named - known)
+        unknown = sorted(name for name in named if not self.knows(name))
         lists += [ToolList(name, error=f"There is no tool {name!r}.", listed=False) for name in unknown]
         return lists
 

@@ -20,11 +20,17 @@ from antiphon.errors import AntiphonError, RequestError
 from antiphon.ports import Authenticator
 from antiphon.runs.engine import Engine
 from antiphon.session.hub import Hub
+from antiphon.session.rates import Rates
+from antiphon.transport.admin_api import AdminApi
+from antiphon.transport.agents_api import AgentsApi
 from antiphon.transport.door import Door
+from antiphon.transport.door.places import Places
 from antiphon.transport.held_api import HeldApi
 from antiphon.transport.replies import Json, error_response, refuse_upgrade
 from antiphon.transport.responses_api import ResponsesApi
 from antiphon.transport.steer_api import SteerApi
+from antiphon.transport.tickets_api import TicketsApi
+from antiphon.transport.usage_api import UsageApi
 from antiphon.transport.websocket import ResponsesSocket
 
 log = structlog.get_logger(__name__)
@@ -33,8 +39,11 @@ _PAGES = Path(__file__).parent.parent / "pages"
 _PAGE_HEADERS = {
     "content-security-policy": "default-src 'self'; script-src 'self'; style-src 'self'; img-src 'self' data:; "
     "connect-src 'self'; frame-ancestors 'none'; base-uri 'none'; form-action 'none'",
-    "x-content-type-options": "nosniff",
     "referrer-policy": "no-referrer",
+    "permissions-policy": "camera=(), microphone=(), geolocation=(), payment=(), usb=()",
+    "cross-origin-opener-policy": "same-origin",
+    "cross-origin-resource-policy": "same-origin",
+    "x-frame-options": "DENY",
     "cache-control": "no-cache",
 }
 
@@ -52,11 +61,17 @@ class _Pages(StaticFiles):
         await super().__call__(scope, receive, send)
 
     async def get_response(self, path: str, scope: MutableMapping[str, Any]) -> Response:
-        if scope["method"] not in ("GET", "HEAD") and self.lookup_path(path)[1] is None:
+        if scope["method"] not in ("GET", "HEAD") and not self._has(path):
             raise HTTPException(404)
         response = await super().get_response(path, scope)
         response.headers.update(_PAGE_HEADERS)
         return response
+
+    def _has(self, path: str) -> bool:
+        try:
+            return self.lookup_path(path)[1] is not None
+        except (OSError, ValueError):  # too long, or with a NUL: no file can have this name
+            return False
 
 
 def build_asgi(engine: Engine, hub: Hub, authenticator: Authenticator, models: Models, ready: Ready) -> Starlette:
@@ -64,7 +79,7 @@ def build_asgi(engine: Engine, hub: Hub, authenticator: Authenticator, models: M
 
     async def open_models(request: Request) -> list[dict[str, Any]]:
         principal = request.state.principal
-        return [model for model in await models() if engine.service.may_use(principal, model["id"])]
+        return [model for model in await models() if engine.models.may_use(principal.tenant, model["id"])]
 
     async def list_models(request: Request) -> Response:
         return Json({"object": "list", "data": await open_models(request)})
@@ -83,18 +98,27 @@ def build_asgi(engine: Engine, hub: Hub, authenticator: Authenticator, models: M
         state = await ready()
         return Json({"status": state}, status_code=200 if state == "ready" else 503)
 
+    limits = engine.settings.door_limits
+    rates = Rates(limits, engine.clock)
+    places = Places(limits, engine.settings.tenant, engine.clock)
     app = Starlette(
         routes=[
-            WebSocketRoute("/v1/responses", ResponsesSocket(engine, hub)),
-            *ResponsesApi(engine).routes(),
+            WebSocketRoute("/v1/responses", ResponsesSocket(engine, hub, authenticator, rates)),
+            *ResponsesApi(engine, authenticator).routes(),
             *HeldApi(engine).routes(),
             *SteerApi(engine).routes(),
+            *AgentsApi(engine).routes(),
+            *AdminApi(engine.accounts, engine.settings.limits).routes(),
+            *UsageApi(engine.accounts, engine.clock).routes(),
+            *TicketsApi(authenticator, engine.settings.limits).routes(),
             Route("/v1/models", list_models, methods=["GET"]),
             Route("/v1/models/{model:path}", one_model, methods=["GET"]),
             Route("/health", health, methods=["GET"]),
             Route("/ready", readiness, methods=["GET"]),
         ],
-        middleware=[Middleware(Door, settings=engine.settings, authenticator=authenticator)],
+        middleware=[
+            Middleware(Door, settings=engine.settings, authenticator=authenticator, rates=rates, places=places)
+        ],
         exception_handlers={
             AntiphonError: _antiphon_error,
             HTTPException: _http_error,

@@ -33,6 +33,8 @@ class FastWebSocketProtocol(WebSocketsSansIOProtocol):
         super().__init__(*args, **kwargs)
         self._stall_timer: asyncio.TimerHandle | None = None
         self._stalled_s = 15.0
+        self._message_timer: asyncio.TimerHandle | None = None
+        self._message_s = 60.0
         self._written = 0
         self._discarding = False
         self.on_writable: Callable[[], None] = _nothing
@@ -44,10 +46,24 @@ class FastWebSocketProtocol(WebSocketsSansIOProtocol):
         if scope is not None:
             scope["extensions"][SCOPE_EXTENSION] = self
 
-    def set_limits(self, *, outbox_bytes: int, stalled_s: float) -> None:
-        """Above `outbox_bytes` unsent the socket is full; full and without progress for `stalled_s`, stalled."""
+    def set_limits(self, *, outbox_bytes: int, stalled_s: float, message_s: float = 60.0) -> None:
+        """Above `outbox_bytes` unsent the socket is full; full and without progress for `stalled_s`, stalled.
+
+        message_s: what a message of the client may take from its first byte to its last.
+        """
         self._stalled_s = stalled_s
+        self._message_s = message_s
         self.transport.set_write_buffer_limits(high=outbox_bytes, low=outbox_bytes // 4)
+
+    def cut_off(self, after_s: float) -> None:
+        """Wait no longer than this for a peer to answer our close."""
+        self.loop.call_later(after_s, self.transport.abort)
+
+    def limit_messages(self, max_bytes: int | None) -> int | None:
+        """Close on longer messages from now on (1009); gives what the limit was."""
+        before: int | None = self.conn.max_message_size
+        self.conn.max_message_size = max_bytes
+        return before
 
     @property
     def full(self) -> bool:
@@ -83,8 +99,40 @@ class FastWebSocketProtocol(WebSocketsSansIOProtocol):
         self._abort_later()
 
     def data_received(self, data: bytes) -> None:
-        if not self._discarding:
-            super().data_received(data)
+        if self._discarding:
+            return
+        super().data_received(data)
+        if self._in_message():
+            if self._message_timer is None:
+                self._message_timer = self.loop.call_later(self._message_s, self._check_message)
+        else:
+            self._forget_message()
+
+    def send_receive_event_to_app(self) -> None:
+        self._forget_message()
+        super().send_receive_event_to_app()
+
+    def _in_message(self) -> bool:
+        """Whether the peer has begun something that it has not finished: a frame, or a message of several."""
+        if self.conn.current_size is not None:
+            return True
+        # The parser is a generator: between frames it waits to see whether more comes, else for bytes of a frame.
+        waits_in: Any = self.conn.parser
+        while (inner := waits_in.gi_yieldfrom) is not None:
+            waits_in = inner
+        return bool(waits_in.__name__ == "read_exact")
+
+    def _check_message(self) -> None:
+        self._message_timer = None
+        if self.read_paused:  # we do not read: it is not the peer that is slow
+            self._message_timer = self.loop.call_later(self._message_s, self._check_message)
+        else:
+            self.close(1008, "message too slow")
+
+    def _forget_message(self) -> None:
+        if self._message_timer is not None:
+            self._message_timer.cancel()
+            self._message_timer = None
 
     async def send(self, message: Any) -> None:
         await super().send(message)
@@ -136,6 +184,7 @@ class FastWebSocketProtocol(WebSocketsSansIOProtocol):
 
     def connection_lost(self, exc: Exception | None) -> None:
         self._stop_watching()
+        self._forget_message()
         super().connection_lost(exc)
         self.on_writable()
 

@@ -18,6 +18,7 @@ from antiphon.core.principal import Principal
 from antiphon.core.run_state import Origin
 from antiphon.errors import CursorError, RequestError
 from antiphon.journal.frames import Batch
+from antiphon.ports import Authenticator
 from antiphon.runs.directory import Source
 from antiphon.runs.engine import Engine
 from antiphon.runs.run import Create, Followed, Run
@@ -30,14 +31,16 @@ from antiphon.transport.sse import EventStream, follow
 _CANCEL_WAIT_S = 5.0
 """How long a cancel waits for the terminal, so that its answer is the final object."""
 
-_UPSTREAM_TOKEN = "x-upstream-authorization"
+_UPSTREAM_TOKEN = "x-upstream-authorization"  # nosec B105
+"""The header's name."""
 
 
 class ResponsesApi:
     """The endpoints."""
 
-    def __init__(self, engine: Engine) -> None:
+    def __init__(self, engine: Engine, authenticator: Authenticator) -> None:
         self._engine = engine
+        self._authenticator = authenticator
 
     def routes(self) -> list[Route]:
         one = "/v1/responses/{response_id}"
@@ -68,7 +71,7 @@ class ResponsesApi:
         started = await self._engine.service.start(command, principal_of(request))
         if create.stream:
             source = await self._engine.directory.source(started.response_id, principal_of(request))
-            return self._stream(source, BEFORE_FIRST, caller, creator=True)
+            return self._stream(source, BEFORE_FIRST, caller, principal_of(request), creator=True)
         if create.background:
             return await self._object(started.response_id, principal_of(request))
         return await self._whole(started, request, caller)
@@ -79,7 +82,7 @@ class ResponsesApi:
         create = parse_create(raw)
         token = request.headers.get(_UPSTREAM_TOKEN) or create.antiphon.upstream_authorization
         command = Create(request=create, raw=raw, origin="http", caller_token=token)
-        return Json(await self._engine.service.compact(command, principal_of(request)))
+        return Json(await self._engine.compaction.compact(command, principal_of(request)))
 
     async def retrieve(self, request: Request) -> Response:
         response_id = request.path_params["response_id"]
@@ -94,7 +97,7 @@ class ResponsesApi:
                 extra={"epoch": source.log.epochs.current, "head": plan.after},
             )
             return error_response(expired, response=orjson.Fragment(source.response))
-        return self._stream(source, plan.after, caller_of(request, self._engine.ids))
+        return self._stream(source, plan.after, caller_of(request, self._engine.ids), principal_of(request))
 
     async def cancel(self, request: Request) -> Response:
         response_id = request.path_params["response_id"]
@@ -158,7 +161,12 @@ class ResponsesApi:
         stored = await self._engine.directory.stored(response_id, principal)
         return Json(stored.response, status_code=stored.http_status or 200)
 
-    def _stream(self, source: Source, after: int, caller: Participant, *, creator: bool = False) -> Response:
+    def _stream(
+        self, source: Source, after: int, caller: Participant, principal: Principal, *, creator: bool = False
+    ) -> Response:
+        """Ends when the credential does, too."""
+        over = asyncio.Event()
+        end_watch = self._authenticator.watch(principal, lambda why: over.set())
         timeouts = self._engine.settings.timeouts
         run = source.run
         if run is not None:
@@ -166,13 +174,14 @@ class ResponsesApi:
             self._engine.company.joined(run, caller, creator=creator)
 
         def closed() -> None:
+            end_watch()
             if run is not None:
                 self._engine.company.unlistened(run)
                 self._engine.company.left(run, caller.connection)
 
         chunks = follow(source.log, self._engine.journal, after, timeouts.keepalive_s)
         left = run.left if run is not None else asyncio.Event()
-        return EventStream(chunks, closed, timeouts.stalled_socket_s, left)
+        return EventStream(chunks, closed, timeouts.stalled_socket_s, (left, over))
 
 
 async def _until_ended(run: Followed) -> None:

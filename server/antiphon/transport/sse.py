@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncGenerator, Callable
+from collections.abc import AsyncGenerator, Callable, Sequence
 
 import structlog
 from starlette.responses import Response
@@ -75,8 +75,8 @@ def _encode(page: list[bytes], first: int, run_log: RunLog) -> bytes:
 class EventStream(Response):
     """Sends chunks until they end, the client leaves, or it takes nothing for `stalled_s`.
 
-    on_close is called exactly once, however it ended. cut: when it is set, no more chunks come from this process;
-    the body ends without the end marker.
+    on_close is called exactly once, however it ended. cuts: when one of them is set, no more chunks come from this
+    process; the body ends without the end marker.
     """
 
     media_type = "text/event-stream"
@@ -86,21 +86,21 @@ class EventStream(Response):
         chunks: AsyncGenerator[bytes, None],
         on_close: Callable[[], None],
         stalled_s: float,
-        cut: asyncio.Event,
+        cuts: Sequence[asyncio.Event],
     ) -> None:
-        super().__init__(headers={"cache-control": "no-cache", "x-accel-buffering": "no"})
+        super().__init__(headers={"cache-control": "no-store", "x-accel-buffering": "no"})
         del self.headers["content-length"]
         self._chunks = chunks
         self._on_close = on_close
         self._stalled_s = stalled_s
-        self._cut = cut
+        self._cuts = cuts
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         try:
             sending = asyncio.ensure_future(self._send(send))
             watching = asyncio.ensure_future(_disconnected(receive))
-            cutting = asyncio.ensure_future(self._cut.wait())
-            tasks = (sending, watching, cutting)
+            cutting = [asyncio.ensure_future(cut.wait()) for cut in self._cuts]
+            tasks = (sending, watching, *cutting)
             try:
                 await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
             finally:
@@ -108,7 +108,7 @@ class EventStream(Response):
                     task.cancel()
                 await asyncio.gather(*tasks, return_exceptions=True)
                 await self._chunks.aclose()
-            if self._cut.is_set() and sending.cancelled() and watching.cancelled():
+            if any(cut.is_set() for cut in self._cuts) and sending.cancelled() and watching.cancelled():
                 await send({"type": "http.response.body", "body": b"", "more_body": False})
             if sending.done() and not sending.cancelled() and (error := sending.exception()) is not None:
                 raise error

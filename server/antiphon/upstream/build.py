@@ -38,7 +38,14 @@ def build_upstreams(settings: Settings, clock: Clock, config: Path | None = None
         (one, ResilientUpstream(http_upstream(one, settings), settings.retry, settings.breaker, clock))
         for one in settings.upstreams
     ]
-    return UpstreamRouter(upstreams, builtins, clock, settings.fallbacks)
+    return UpstreamRouter(
+        upstreams,
+        builtins,
+        clock,
+        settings.fallbacks,
+        strict=settings.strict_fallbacks,
+        default_model=settings.default_model,
+    )
 
 
 def http_upstream(one: UpstreamSettings, settings: Settings) -> HttpUpstream:

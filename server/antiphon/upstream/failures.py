@@ -131,7 +131,10 @@ def refused(
         sentence = f"Upstream {name!r} did not accept the credentials of this server ({status})."
         return UpstreamError(sentence, status=502, http_status=answered)
     if status >= 500:
-        return UpstreamError(sentence, code="upstream_unavailable", http_status=answered, headers=hints)
+        summary = f"Upstream {name!r} answered {status}."
+        return UpstreamError(
+            sentence, code="upstream_unavailable", http_status=answered, headers=hints, summary=summary
+        )
     return UpstreamError(sentence, status=502, http_status=answered, headers=hints)
 
 

@@ -12,6 +12,7 @@ from antiphon.core.retry import is_worth_another_model
 from antiphon.errors import RequestError, UpstreamError
 from antiphon.ports import ModelCall, Upstream
 from antiphon.upstream.output import OpenAnswer, open_answer
+from antiphon_protocol.codes import CODES
 
 log = structlog.get_logger(__name__)
 
@@ -23,17 +24,21 @@ class FallbackUpstream:
     """Implements the `Upstream` port for one model and its chain.
 
     model: the name clients use. first: its own upstream. others: the models to ask next, by the names clients use;
-    they are resolved only when they are needed. One of these belongs to one run: where another model answered, the
-    run's later calls go on with it.
+    they are resolved only when they are needed. strict: nobody else may answer, and a failure says so. One of
+    these belongs to one run: where another model answered, the run's later calls go on with it, and `name` is that
+    of its upstream.
     """
 
-    def __init__(self, model: str, first: Upstream, others: Sequence[str], resolve: Resolve) -> None:
+    def __init__(
+        self, model: str, first: Upstream, others: Sequence[str], resolve: Resolve, *, strict: bool = True
+    ) -> None:
         self.name = first.name
         self.tools = first.tools
         self._model = model
         self._first = first
         self._others = others
         self._resolve = resolve
+        self._strict = strict
         self._chosen: tuple[Upstream, str] | None = None
 
     async def stream(self, call: ModelCall) -> AsyncIterator[Sequence[bytes]]:
@@ -47,8 +52,10 @@ class FallbackUpstream:
             else:
                 answer = await open_answer(self._first, call)
         except UpstreamError as error:
-            if call.on_degraded is None or self._chosen is not None or not is_worth_another_model(error):
+            if not is_worth_another_model(error):
                 raise
+            if call.on_degraded is None or self._chosen is not None:
+                raise self._refusal(error, []) from error
             answer = await self._open_another(call, error)
         try:
             yield answer.first
@@ -75,14 +82,14 @@ class FallbackUpstream:
             except RequestError as unknown:
                 tried.append(f"{name} ({unknown.code})")
             except UpstreamError as failure:
-                tried.append(f"{name} ({failure.code})")
+                tried.append(f"{name} ({failure.code if failure.code in CODES else failure.default_code})")
                 if not is_worth_another_model(failure):
                     break
             else:
-                self._chosen = upstream, model
+                self._chosen, self.name = (upstream, model), upstream.name
                 self._degraded(call, name, first.code)
                 return answer
-        raise _all_failed(first, tried) from first
+        raise self._refusal(first, tried) from first
 
     def _degraded(self, call: ModelCall, name: str, code: str) -> None:
         log.warning(
@@ -91,18 +98,26 @@ class FallbackUpstream:
         assert call.on_degraded is not None
         call.on_degraded(self._model, name)
 
+    def _refusal(self, first: UpstreamError, tried: Sequence[str]) -> UpstreamError:
+        """The failure of a call that nobody could answer. tried: other models, with what became of each."""
+        others = f" Other models were tried and failed too: {', '.join(tried)}." if tried else ""
+        message = f"{first.message}{others}"
+        if self._strict and first.code == "upstream_unavailable":
+            step = "chain" if tried else first.step
+            message = f"strict_fallbacks: {step}: {first.summary}{others}"
+        elif not tried:
+            return first
+        return UpstreamError(
+            message,
+            code=first.code,
+            status=first.status,
+            http_status=first.http_status,
+            headers=first.headers,
+            is_upstreams_fault=first.is_upstreams_fault,
+            summary=first.summary,
+            step=first.step,
+        )
+
 
 def _for_model(call: ModelCall, model: str) -> ModelCall:
     return replace(call, model=model, body=orjson.dumps({**orjson.loads(call.body), "model": model}))
-
-
-def _all_failed(first: UpstreamError, tried: Sequence[str]) -> UpstreamError:
-    others = f" Other models were tried and failed too: {', '.join(tried)}." if tried else ""
-    return UpstreamError(
-        f"{first.message}{others}",
-        code=first.code,
-        status=first.status,
-        http_status=first.http_status,
-        headers=first.headers,
-        is_upstreams_fault=first.is_upstreams_fault,
-    )

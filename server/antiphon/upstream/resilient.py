@@ -178,4 +178,5 @@ class ResilientUpstream:
             f"Upstream {self.name!r} failed several times in a row and is not asked now; try again in {wait_s} s.",
             code="upstream_unavailable",
             headers={"retry-after": str(wait_s)},
+            step="breaker",
         )

@@ -31,7 +31,8 @@ class UpstreamRouter:
     """Resolves names of models.
 
     upstreams: in order of preference. builtins: by name; a name that ends with `:` is a prefix, and its upstream's
-    `models()` says which names there are. fallbacks: by model, the models that may answer in its place.
+    `models()` says which names there are. fallbacks: by model, the models that may answer in its place. strict:
+    nobody else may; if not, default_model is the last resort of every configured model.
 
     Raises StartupError for a fallback of or to a model that cannot exist.
     """
@@ -42,32 +43,63 @@ class UpstreamRouter:
         builtins: Mapping[str, Upstream],
         clock: Clock,
         fallbacks: Mapping[str, Sequence[str]] | None = None,
+        *,
+        strict: bool = True,
+        default_model: str | None = None,
     ) -> None:
         self._listings = [_Listing(settings, upstream, clock) for settings, upstream in upstreams]
         self._builtins = dict(builtins)
         self._created = int(clock.now())
         self._fallbacks = dict(fallbacks or {})
+        self._strict = strict
+        self._default = default_model
         for model in [name for first, others in self._fallbacks.items() for name in (first, *others)]:
-            if not self._may_exist(model):
+            if not self.may_exist(model):
                 raise StartupError(f"fallbacks name the model {model!r}, which no upstream has")
 
     async def resolve(
-        self, model: str, allowed: Callable[[str], bool] = lambda model: True
+        self,
+        model: str,
+        allowed: Callable[[str], bool] = lambda model: True,
+        *,
+        fallbacks: Sequence[str] | None = None,
+        strict: bool | None = None,
     ) -> tuple[Upstream, str, UpstreamSettings | None]:
         """The upstream, the name it knows the model by, and its settings (None for built-in models).
 
-        allowed: which models of the chain may take its place, by the names clients use.
+        allowed: which other models may take its place, by the names clients use. fallbacks, strict: as in `chain`.
         Raises RequestError `model_not_found`.
         """
         upstream, name, settings = await self._find(model)
-        others = [other for other in self.chain(model)[1:] if allowed(other)]
-        if others:
-            upstream = FallbackUpstream(model, upstream, others, self._find_by_name)
+        chain = self.chain(model, fallbacks=fallbacks, strict=strict, allowed=allowed)
+        others = [other for other in chain[1:] if allowed(other)]
+        if others or settings is not None:
+            is_strict = self._is_strict(strict)
+            upstream = FallbackUpstream(model, upstream, others, self._find_by_name, strict=is_strict)
         return upstream, name, settings
 
-    def chain(self, model: str) -> list[str]:
-        """The model, and those that may answer in its place, in order."""
-        return [model, *self._fallbacks.get(model, ())]
+    def chain(
+        self,
+        model: str,
+        *,
+        fallbacks: Sequence[str] | None = None,
+        strict: bool | None = None,
+        allowed: Callable[[str], bool] = lambda model: True,
+    ) -> list[str]:
+        """The model, and those that may answer in its place, in order.
+
+        fallbacks: those named for this run; None: the configured ones of the model. strict: nobody else; None: as
+        the server is set. If not, its default model comes last, where `allowed` permits it; never one of the
+        built-in models, which answer only where they are named.
+        """
+        names = [model, *(self._fallbacks.get(model, ()) if fallbacks is None else fallbacks)]
+        last = self._default
+        if not self._is_strict(strict) and last is not None and not last.startswith(_RESERVED) and allowed(last):
+            names.append(last)
+        return list(dict.fromkeys(names))
+
+    def _is_strict(self, strict: bool | None) -> bool:
+        return self._strict if strict is None else strict
 
     def states(self) -> list[UpstreamState]:
         """How each configured upstream does."""
@@ -78,7 +110,8 @@ class UpstreamRouter:
         upstream, name, _ = await self._find(model)
         return upstream, name
 
-    def _may_exist(self, model: str) -> bool:
+    def may_exist(self, model: str) -> bool:
+        """Whether some upstream may have the model: False for a name that nobody can ever answer to."""
         if model.startswith(_RESERVED):
             stem, colon, _ = model.partition(":")
             return stem + colon in self._builtins

@@ -135,10 +135,6 @@ class RedisBus:
         await self._look()  # who is registered; the second look sees the leases of all of them
         return (await self._look()).alive
 
-    async def is_alive(self, node: str) -> bool:
-        async with answering(self._settings.command_timeout_s):
-            return bool(await self.commands.exists(keys.node_lease(node)))
-
     async def forget_node(self, node: str) -> None:
         self._mailbox.forget(node)
         async with answering(self._settings.command_timeout_s):

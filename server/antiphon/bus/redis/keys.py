@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from urllib.parse import quote
+
 PREFIX = "antiphon:v1"
 
 NODES = f"{PREFIX}:nodes"
@@ -57,6 +59,11 @@ def feed(tenant: str) -> str:
 def feed_part(tenant: str, name: str) -> str:
     """A key of ours on the shard of the feed: its hash tag is the feed's whole name."""
     return f"{{{feed(tenant)}}}:{name}"
+
+
+def admission(tenant: str, name: str) -> str:
+    """A key of what a tenant uses: its counters, its runs, its reservations. All of them on one shard."""
+    return f"{PREFIX}:admission:{{{quote(tenant, safe=':@')}}}:{name}"
 
 
 def is_tagged(channel: str) -> bool:

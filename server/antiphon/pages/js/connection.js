@@ -14,6 +14,8 @@ import { delayMs, finalReason } from './reconnect.js';
  * }} Surroundings
  */
 
+/** How a socket is closed whose credentials do not count (PROTOCOL 13). */
+const UNAUTHORIZED = 4500;
 /** The upgrade and the welcome together; a handshake behind a slow proxy takes a few seconds. */
 const WELCOME_LIMIT_MS = 10_000;
 /** The server sends a keepalive after 15 s of silence on a running lane; half as long again is suspicious. */
@@ -36,11 +38,17 @@ export class Connection {
   /** @type {any} */ #watch = null;
   /** @type {any} */ #retry = null;
   /** @type {any} */ #renewal = null;
+  /** The attempt that is being made; another one, or none, once it has been left. @type {object | null} */
+  #approach = null;
 
   /**
+   * `ticket`: what opens a socket, null where none is needed; `onUnauthorized`: the server does not know this page.
    * @param {string} url
    * @param {string} instanceId
-   * @param {{onState: (state: ConnectionState) => void, onFrame: (frame: Frame) => void, isBusy: () => boolean}} owner
+   * @param {{
+   *   onState: (state: ConnectionState) => void, onFrame: (frame: Frame) => void, isBusy: () => boolean,
+   *   ticket: () => Promise<{ticket: string | null, status: number}> | null, onUnauthorized: () => void,
+   * }} owner
    * @param {Surroundings} around
    */
   constructor(url, instanceId, owner, around) {
@@ -66,10 +74,26 @@ export class Connection {
 
   connect() {
     this.#leave();
-    const socket = this.around.open(this.url);
-    this.#socket = socket;
+    const approach = {};
+    this.#approach = approach;
     this.#enter({ phase: 'connecting', retryAt: null, reason: null });
     this.#limit = this.around.setTimeout(() => this.#lost(1006), WELCOME_LIMIT_MS);
+    const asked = this.owner.ticket();
+    if (!asked) this.#open(this.url);
+    else void asked.then((answer) => this.#approach === approach && this.#show(answer));
+  }
+
+  /** @param {{ticket: string | null, status: number}} answer */
+  #show({ ticket, status }) {
+    if (ticket) this.#open(`${this.url}?ticket=${encodeURIComponent(ticket)}`);
+    else if (status === 401) this.owner.onUnauthorized();
+    else this.#lost(1006);
+  }
+
+  /** @param {string} url */
+  #open(url) {
+    const socket = this.around.open(url);
+    this.#socket = socket;
     socket.onopen = () => this.#write(hello(this.commandId('hello'), this.instanceId));
     socket.onmessage = ({ data }) => this.#receive(data);
     socket.onclose = ({ code }) => this.#lost(code);
@@ -119,9 +143,13 @@ export class Connection {
     else if (frame.type !== 'antiphon:pong') this.owner.onFrame(frame);
   }
 
-  /** A draining server still streams what it can and then closes; only an old connection is left early. @param {Frame} frame */
+  /**
+   * Only an old connection is left early: a draining server still streams what it can and then closes, and a new
+   * connection with the same key would run out at the same time.
+   * @param {Frame} frame
+   */
   #asked({ reason, spread_ms: spreadMs }) {
-    if (reason !== 'draining') this.renew(spreadMs ?? 1000);
+    if (reason === 'connection_age') this.renew(spreadMs ?? 1000);
   }
 
   /** @param {Frame} welcome */
@@ -144,6 +172,10 @@ export class Connection {
   #lost(code) {
     const proven = this.isOpen && this.around.now() - this.#openedAt >= PROVEN_AFTER_MS;
     this.#leave();
+    if (code === UNAUTHORIZED) {
+      this.owner.onUnauthorized();
+      return;
+    }
     const reason = finalReason(code);
     if (reason) {
       this.#enter({ phase: 'refused', retryAt: null, reason });
@@ -158,7 +190,7 @@ export class Connection {
   /** Lets go of the socket at once; whatever it still says is for nobody. */
   #leave() {
     const socket = this.#socket;
-    this.#socket = null;
+    this.#socket = this.#approach = null;
     for (const timer of [this.#watch, this.#retry, this.#renewal]) this.around.clearTimeout(timer);
     this.#watch = this.#retry = this.#renewal = null;
     this.#disarm();

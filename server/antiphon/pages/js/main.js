@@ -1,5 +1,5 @@
 /** Puts the page together. */
-import { fetchModels, fetchResponse } from './api.js';
+import { fetchModels, fetchResponse, fetchTicket } from './api.js';
 import { Chat } from './chat.js';
 import { Composer } from './composer.js';
 import { Connection } from './connection.js';
@@ -13,6 +13,7 @@ import { Shell } from './shell.js';
 import { LOCKED, outcomeWords } from './status.js';
 import { forConnection, later, newId, now, socketUrl, storage, tab, tabId } from './surroundings.js';
 import { isOver } from './turn.js';
+import { Unlock } from './unlock.js';
 
 const SUGGESTIONS = [
   'What time is it where I am?',
@@ -30,15 +31,37 @@ const announced = new Set();
 let failures = 0;
 let isDrawing = false;
 
+const unlock = new Unlock(
+  {
+    form: byId('unlock', HTMLFormElement),
+    field: byId('key', HTMLInputElement),
+    hint: byId('key-hint', HTMLElement),
+    forget: byId('forget', HTMLElement),
+  },
+  tab,
+  enter,
+);
 /** @type {Connection} */
 const connection = new Connection(
   socketUrl(),
   me,
-  { onState, onFrame: (frame) => runs.onFrame(frame), isBusy: () => runs.isBusy },
+  {
+    onState,
+    onFrame: (frame) => runs.onFrame(frame),
+    isBusy: () => runs.isBusy,
+    ticket: () => (unlock.key ? fetchTicket(unlock.key) : null),
+    onUnauthorized: lock,
+  },
   forConnection,
 );
 /** @type {Runs} */
-const runs = new Runs(connection, { onChange: onTurn, onNotice: notice, fetchResponse, later, now });
+const runs = new Runs(connection, {
+  onChange: onTurn,
+  onNotice: notice,
+  fetchResponse: (id) => fetchResponse(id, unlock.key),
+  later,
+  now,
+});
 const chat = new Chat(storage, runs, { me, now, newId, later, onChange: onConversation, onList: drawList });
 const shell = new Shell(tryNow);
 const picker = new ModelPicker(byId('model', HTMLSelectElement), pick);
@@ -93,12 +116,25 @@ function onState(state) {
 
 /** Which models there are, and on the way whether this page is welcome at all. */
 async function askServer() {
-  const { models, status } = await fetchModels();
-  if (status === 401) connection.giveUp('locked', LOCKED);
+  const { models, status } = await fetchModels(unlock.key);
+  if (status === 401) lock();
   else if (status === 403)
     connection.giveUp('refused', 'The server does not answer to the address in the address bar.');
   else if (models.length) picker.offer(models);
   draw();
+}
+
+/** The server wants a key, or another one. */
+function lock() {
+  unlock.refused();
+  connection.giveUp('locked', LOCKED);
+}
+
+/** There is a key now, or none any more. */
+async function enter() {
+  connection.giveUp('locked', LOCKED);
+  await askServer();
+  if (unlock.key) connection.connect();
 }
 
 /** @param {import('./types.js').Turn} turn @param {boolean} important */
@@ -188,6 +224,7 @@ function draw() {
     document.title = chat.current.title ? `${chat.current.title} · Antiphon` : 'Antiphon';
     shell.update(state, navigator.onLine, chat.current, now());
     log.update(chat.current);
+    unlock.update(state.phase === 'locked');
     composer.update({ isBusy: isBusy(chat.current), isUsable: state.phase !== 'locked' });
     for (const button of suggestions.querySelectorAll('button')) button.disabled = state.phase === 'locked';
     if (state.phase === 'waiting') later(draw, 250);

@@ -16,7 +16,6 @@ export function delayMs(attempt, random) {
 const REASONS = new Map([
   [1008, 'The server closed the connection because of a policy.'],
   [1009, 'A message was too large for the server.'],
-  [4500, 'The server did not accept this page’s credentials.'],
   [4501, 'The server found a protocol error in what this page sent.'],
   [4502, 'The server does not allow this connection.'],
   [4503, 'There are too many connections open to this server.'],

@@ -8,8 +8,7 @@ import { isOver } from './turn.js';
  * @typedef {import('./types.js').ConnectionState} ConnectionState
  */
 
-export const LOCKED =
-  'This server asks for an API key, which this page cannot send yet; use a client that sends an Authorization header.';
+export const LOCKED = 'This server asks for an API key.';
 
 /**
  * @param {ConnectionState} state

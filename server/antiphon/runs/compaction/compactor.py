@@ -16,12 +16,16 @@ from antiphon.core.compaction import Plan
 from antiphon.core.history import encode_items
 from antiphon.core.input_items import list_items
 from antiphon.core.summary import AnswerReader, summary_body, trigger_body
+from antiphon.core.usage_estimate import Said
 from antiphon.errors import RequestError, UpstreamError
 from antiphon.ports import ModelCall
 from antiphon.runs.compaction.sealing import Sealer
 from antiphon.runs.run import Model
 
 log = structlog.get_logger(__name__)
+
+Counted = Callable[[ModelCall, Outcome | None, Said], None]
+"""Told of a model call that is over: how it ended (None if it was cut off), and how much the model gave."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,17 +85,18 @@ class Compactor:
         raw: Mapping[str, Any],
         caller_token: str | None = None,
         on_degraded: Callable[[str, str], None] | None = None,
+        counted: Counted = lambda *_: None,
     ) -> Compacted | Outcome:
         """Compact the encoded input list `context` with one model call; an Outcome is the call's failure.
 
         raw: the request, whose instructions hold for the summary as well. caller_token, on_degraded: as in
-        `ModelCall`. Nothing is changed or stored. Raises UpstreamError as every model call, and RequestError as
-        `check_compactable`.
+        `ModelCall`. counted: told of the call, however it ends. Nothing is changed or stored. Raises UpstreamError
+        as every model call, and RequestError as `check_compactable`.
         """
         planned = check_compactable(context)
         native = is_native(model)
         body = (trigger_body if native else summary_body)(raw, model.name, context)
-        answer = await _ask(model, ModelCall(run_id, model.name, body, caller_token, on_degraded))
+        answer = await _ask(model, ModelCall(run_id, model.name, body, caller_token, on_degraded), counted)
         made = answer.compaction() if native else answer.summary()
         usage = answer.outcome.usage if answer.outcome else None
         if isinstance(made, Outcome):
@@ -112,14 +117,23 @@ class Compactor:
         tenant: str,
         raw: Mapping[str, Any],
         caller_token: str | None,
+        made_id: str | None = None,
+        counted: Counted = lambda *_: None,
     ) -> dict[str, Any]:
         """The object that the compact endpoint gives: what users said, then the `compaction` item.
 
-        mint: makes ids. created_at: Unix seconds. Raises as `compact`, and UpstreamError for every failed call.
+        mint: makes ids. created_at: Unix seconds. made_id: of the object, if it is known already. counted: told of
+        the model call, however it ends. Raises as `compact`, and UpstreamError for every failed call.
         """
-        made_id = mint("resp")
+        made_id = made_id or mint("resp")
         made = await self.compact(
-            model, context, run_id=made_id, tenant=tenant, raw=raw, caller_token=caller_token
+            model,
+            context,
+            run_id=made_id,
+            tenant=tenant,
+            raw=raw,
+            caller_token=caller_token,
+            counted=counted,
         )
         if isinstance(made, Outcome):
             error = made.error or {}
@@ -170,13 +184,16 @@ def is_native(model: Model) -> bool:
     return model.settings is not None and model.settings.native_compaction
 
 
-async def _ask(model: Model, call: ModelCall) -> AnswerReader:
+async def _ask(model: Model, call: ModelCall, counted: Counted) -> AnswerReader:
     answer = AnswerReader()
     stream = model.upstream.stream(call)
-    async with contextlib.aclosing(cast(Any, stream)):
-        async for batch in stream:
-            for raw in batch:
-                answer.feed(raw)
-            if answer.outcome is not None:
-                break
+    try:
+        async with contextlib.aclosing(cast(Any, stream)):
+            async for batch in stream:
+                for raw in batch:
+                    answer.feed(raw)
+                if answer.outcome is not None:
+                    break
+    finally:
+        counted(call, answer.outcome, answer.said)
     return answer

@@ -22,6 +22,7 @@ from antiphon.core.held_calls import (
     Sender,
     held_call,
 )
+from antiphon.core.input_urls import check_input_urls
 from antiphon.core.participants import Participant, Presence
 from antiphon.core.principal import Principal
 from antiphon.core.run_state import State
@@ -74,6 +75,7 @@ class HeldRuns:
         self._writer = writer
         self._clock = clock
         self._grace_s = settings.store.grace_s
+        self._refuses_private_urls = settings.refuses_private_urls
         self._attendance = Attendance(registry, clock)
         lease_s = settings.timeouts.claim_lease_s
         self.claims = HeldClaims(directory, journal, writer, clock, lease_s, self._claims_changed)
@@ -175,6 +177,8 @@ class HeldRuns:
                 number = max(run.log.shown, 0)
             check_role(principal)
             answers = read_answers(given)
+            if self._refuses_private_urls:
+                check_input_urls(given)
             if run is None:
                 duplicate = await self._check_late(response_id, answers, sender)
             else:

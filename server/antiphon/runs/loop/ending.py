@@ -104,6 +104,7 @@ class RunEnder:
             output=output,
             open_calls=open_calls,
             compacted=run.loop.compacted,
+            recent=run.loop.recent,
         )
         self.on_end(run)
         run.log.end(terminal, durable=run.stored and run.durable_end)
@@ -115,7 +116,7 @@ class RunEnder:
 
     def _end_quietly(self, run: Run, outcome: Outcome) -> None:
         """A warm-up is in no feed, but who attaches to it is told the truth."""
-        run.state.usage = outcome.usage
+        run.state.usage = _usage(run, outcome)
         run.state.head = run.log.head
         run.state.terminal = outcome.summary
         run.state.expires_at = self._expires_at(run)
@@ -126,8 +127,9 @@ class RunEnder:
 
     def _tell(self, run: Run, outcome: Outcome, open_calls: list[str], successor: str | None) -> None:
         state: State = outcome.status
-        data: dict[str, Any] = {"usage": outcome.usage, "cost": None, "code": outcome.code, "by": outcome.by}
-        run.state.usage = outcome.usage
+        usage, cost = _usage(run, outcome), run.loop.spent.cost
+        data: dict[str, Any] = {"usage": usage, "cost": cost, "code": outcome.code, "by": outcome.by}
+        run.state.usage, run.state.cost = usage, cost
         self._registry.change(
             run.state,
             state,
@@ -157,7 +159,8 @@ class RunEnder:
             "revision": run.state.revision + 1,
             "expires_at": self._expires_at(run),
             "head": number,
-            "usage": outcome.usage,
+            "usage": _usage(run, outcome),
+            "cost": run.loop.spent.cost,
             "updated_at": now,
             "open_calls": [call.call_id for call in open_calls],
             "current_tool": None,
@@ -205,6 +208,11 @@ class RunEnder:
                 return None
             await asyncio.sleep(wait_s)
             attempt += 1
+
+
+def _usage(run: Run, outcome: Outcome) -> dict[str, Any] | None:
+    """What all model calls of the run came to, estimates included; the response shows what upstreams reported."""
+    return run.loop.spent.usage or outcome.usage
 
 
 def _terminal(outcome: Outcome, successor: str | None) -> dict[str, Any]:

@@ -8,12 +8,14 @@ from collections.abc import Callable
 import structlog
 
 from antiphon.core.assembly.outcome import Outcome, failed, stopped
-from antiphon.core.rounds import MAX_TOOL_ROUNDS
+from antiphon.core.rounds import MAX_TOOL_ROUNDS, Step
 from antiphon.core.steering import STEERED
-from antiphon.errors import StorageError, UpstreamError
+from antiphon.errors import HookError, StorageError, UpstreamError
 from antiphon.journal.contract import RunLost
 from antiphon.runs.loop import steps
+from antiphon.runs.loop.beginning import gather_context, tell_observers
 from antiphon.runs.loop.parts import LoopParts
+from antiphon.runs.loop.repetition import recall, watch
 from antiphon.runs.run import Run
 
 log = structlog.get_logger(__name__)
@@ -57,7 +59,9 @@ class RunLoop:
         try:
             if run.stop is not None:
                 raise asyncio.CancelledError
+            await tell_observers(self._parts, run)
             self._start(run)
+            await gather_context(self._parts, run)
             return await self._execute(run)
         except asyncio.CancelledError:
             if run.lost:
@@ -67,6 +71,8 @@ class RunLoop:
             return run.stop or stopped()
         except UpstreamError as error:
             return _upstream_failure(error)
+        except HookError as error:
+            return failed(error.code, error.message, http_status=error.status)
         except RunLost:
             raise
         except StorageError:
@@ -107,7 +113,14 @@ class RunLoop:
             event = run.assembler.lifecycle("response.in_progress", "in_progress")
             self._parts.journal.append(run.log, [event], first)
         if run.state.state == "queued":
-            self._parts.registry.change(run.state, "running", event="run.started", step=1, head=run.log.head)
+            self._parts.registry.change(
+                run.state,
+                "running",
+                # Who takes a run over in a later round does not start it once more.
+                event="run.started" if run.loop.round == 0 else "run.updated",
+                step=run.loop.round or 1,
+                head=run.log.head,
+            )
 
     def _may_leave(self, run: Run) -> bool:
         """Whether another node should go on, now that the run is between two rounds."""
@@ -116,6 +129,7 @@ class RunLoop:
 
     async def _execute(self, run: Run) -> Outcome | None:
         parts, loop = self._parts, run.loop
+        recall(parts, run)
         await steps.open_tools(parts, run)
         if run.request.wants_compaction:
             return await steps.compact(parts, run) or Outcome("completed")
@@ -124,10 +138,7 @@ class RunLoop:
             if loop.waiting:
                 outcome, step = Outcome("completed"), "client_action"
             else:
-                if steps.wants_compaction(parts, run) and (failure := await steps.compact(parts, run)):
-                    return failure
-                outcome = await steps.infer(parts, run)
-                step = steps.classify_round(parts, run, outcome)
+                outcome, step = await self._turn(run)
                 if step == "done":
                     return outcome
                 await steps.execute_calls(parts, run)
@@ -141,6 +152,16 @@ class RunLoop:
             if run.steers.waiting:
                 return STEERED
         return None
+
+    async def _turn(self, run: Run) -> tuple[Outcome, Step]:
+        """The model's next turn and what follows it: `done` also where it may not speak, or not go on."""
+        parts = self._parts
+        if steps.wants_compaction(parts, run) and (failure := await steps.compact(parts, run)):
+            return failure, "done"
+        outcome = await steps.infer(parts, run)
+        if outcome.status == "completed" and (halted := watch(parts, run)):
+            return halted, "done"
+        return outcome, steps.classify_round(parts, run, outcome)
 
 
 def _upstream_failure(error: UpstreamError) -> Outcome:

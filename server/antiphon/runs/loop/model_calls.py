@@ -1,13 +1,15 @@
-"""One model call of a run, as the upstream gets it, and what it cost."""
+"""One model call of a run, as the upstream gets it."""
 
 from __future__ import annotations
 
 from typing import Any
 
+from antiphon.core.instructions import put_before
 from antiphon.core.model_body import model_body
 from antiphon.core.rounds import next_tool_choice
 from antiphon.ports import ModelCall
 from antiphon.runs.loop.parts import LoopParts
+from antiphon.runs.loop.repetition import against_loop
 from antiphon.runs.run import Run
 
 
@@ -16,15 +18,20 @@ def model_call(parts: LoopParts, run: Run, history: bytes) -> ModelCall:
     loop = run.loop
     settings = run.model.settings
     native = settings is not None and settings.native_compaction
-    body = model_body(_asked(run), run.model.name, history, native_compaction=native)
+    asked, history = against_loop(_asked(run), history, loop.repeat)
+    if loop.injected is not None:
+        asked = {**asked, "instructions": put_before(loop.injected, asked.get("instructions"))}
+    body = model_body(asked, run.model.name, history, native_compaction=native)
 
-    def degraded(asked: str, got: str) -> None:
+    def degraded(named: str, got: str) -> None:
+        loop.answering = got
         parts.registry.change(
             run.state,
             event="run.degraded",
-            data={"fallback_from": asked, "fallback_to": got},
+            data={"fallback_from": named, "fallback_to": got},
             degraded=True,
-            fallback_from=asked,
+            fallback_from=named,
+            upstream=run.model.upstream.name,
         )
 
     # Once clients have seen output of one model, no other may go on in its place.
@@ -32,21 +39,9 @@ def model_call(parts: LoopParts, run: Run, history: bytes) -> ModelCall:
     return ModelCall(run.id, run.model.name, body, run.create.caller_token, on_degraded=may_degrade)
 
 
-def usage_data(usage: dict[str, Any]) -> dict[str, Any]:
-    """A usage as lifecycle events show it."""
-    return {
-        "input": usage["input_tokens"],
-        "output": usage["output_tokens"],
-        "total": usage["total_tokens"],
-        "cached": usage["input_tokens_details"]["cached_tokens"],
-        "reasoning": usage["output_tokens_details"]["reasoning_tokens"],
-        "cost": None,
-    }
-
-
 def _asked(run: Run) -> dict[str, Any]:
     """The create, with the tools as the model knows them."""
-    raw, registry = run.create.raw, run.loop.registry
+    raw, registry = run.asked, run.loop.registry
     if registry.server or len(registry.for_model) != len(raw.get("tools") or ()):
         tools = registry.for_model
         if not tools:  # none is left, and upstreams refuse a choice among none

@@ -4,13 +4,17 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from antiphon.core.loop_detection import LoopLimits
+from antiphon.governance.context import ContextProviders
+from antiphon.governance.observers import Observers
+from antiphon.governance.usage.meter import Meter
 from antiphon.journal.contract import Journal
 from antiphon.ops.registry import RunRegistry
-from antiphon.ports import Toolbox
+from antiphon.ports import Clock, Toolbox
 from antiphon.runs.compaction.compactor import Compactor
 from antiphon.runs.held.calls import HeldRuns
 from antiphon.runs.loop.ending import RunEnder
-from antiphon.settings import LoopSettings
+from antiphon.settings_loop import LoopSettings
 from antiphon.settings_tools import ToolsSettings
 
 
@@ -23,7 +27,7 @@ class Leaving:
 
 @dataclass(frozen=True, slots=True)
 class LoopParts:
-    """Everything a step needs beside its run."""
+    """Everything a step needs beside its run. loop_limits: None where loops are not looked for."""
 
     journal: Journal
     registry: RunRegistry
@@ -34,3 +38,8 @@ class LoopParts:
     loop: LoopSettings
     tools: ToolsSettings
     leaving: Leaving
+    loop_limits: LoopLimits | None
+    meter: Meter
+    observers: Observers
+    context: ContextProviders
+    clock: Clock

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator, Sequence
-from dataclasses import replace
+from dataclasses import asdict, replace
 
 import orjson
 import structlog
@@ -20,9 +20,11 @@ from antiphon.core.history import finished_output
 from antiphon.core.rounds import Step, add_usage, classify, open_calls
 from antiphon.core.steering import STEERED
 from antiphon.core.tool_registry import Offered, ToolRegistry
+from antiphon.core.usage_estimate import said_in
 from antiphon.ports import ToolList
+from antiphon.runs.loop.charging import charge, may_call
 from antiphon.runs.loop.executing import append, ask, denied, make_calls, note_client_calls
-from antiphon.runs.loop.model_calls import model_call, usage_data
+from antiphon.runs.loop.model_calls import model_call
 from antiphon.runs.loop.parts import LoopParts
 from antiphon.runs.loop.streams import close, read_out
 from antiphon.runs.run import Run
@@ -40,8 +42,10 @@ async def open_tools(parts: LoopParts, run: Run) -> None:
     """Open the run's tools, show what MCP servers offer. A server that cannot be listed ends no run."""
     loop = run.loop
     lists: Sequence[ToolList] = ()
-    if loop.declared.server or run.model.tools or parts.toolbox.offers_unasked:
-        loop.opened = await parts.toolbox.open(loop.declared.server, run.principal.tenant, run.model.tools)
+    declared = loop.declared
+    if declared.server or declared.unasked or parts.toolbox.offers_unasked:
+        tenant = run.principal.tenant
+        loop.opened = await parts.toolbox.open(declared.server, tenant, declared.unasked, declared.scope)
         lists = loop.opened.lists
     offered = []
     for listing in lists:
@@ -118,15 +122,22 @@ def settle_approvals(run: Run) -> None:
 
 
 async def compact(parts: LoopParts, run: Run) -> Outcome | None:
-    """Replace everything before the next model call by a shorter form of it; gives the failure, if it failed."""
+    """Replace everything before the next model call by a shorter form of it; gives the end if it failed.
+
+    Also where the run may make no further model call.
+    """
     loop = run.loop
+    if (refused := await may_call(parts, run)) is not None:
+        return refused
+    step = f"compaction:{loop.round + 1}"
     result = await parts.compactor.compact(
         run.model,
         run.model_input(),
         run_id=run.id,
         tenant=run.principal.tenant,
-        raw=run.create.raw,
+        raw=run.asked,
         caller_token=run.create.caller_token,
+        counted=lambda call, outcome, said: charge(parts, run, step, call, outcome, said),
     )
     loop.usage = add_usage(loop.usage, result.usage)
     if isinstance(result, Outcome):
@@ -144,24 +155,29 @@ def wants_compaction(parts: LoopParts, run: Run) -> bool:
     if not run.request.context_management:
         return False
     loop = run.loop
-    return parts.compactor.wanted(run.model, run.create.raw, run.model_input(), loop.last_usage, loop.last_counted)
+    return parts.compactor.wanted(run.model, run.asked, run.model_input(), loop.last_usage, loop.last_counted)
 
 
 async def infer(parts: LoopParts, run: Run) -> Outcome:
     """One model call: its events go to the log as they come. Raises UpstreamError.
 
     A steer may cut it between two items. The stream of a call that ended by itself is left in `run.loop.stream`,
-    to be read to its end when there is time.
+    to be read to its end when there is time. Where the run may make no further model call, it makes none and ends.
+    However a call ends, it is charged.
     """
     loop = run.loop
     await let_finish(run)
+    if (refused := await may_call(parts, run)) is not None:
+        return refused
     await parts.journal.may_act(run.log)
     loop.round += 1
     loop.asked.clear()
     data = {"step": loop.round, "model": run.model.name}
     parts.registry.note(run.state, event="run.step.started", data=data, step=loop.round)
     history = run.model_input()
-    stream = run.model.upstream.stream(model_call(parts, run, history))
+    call = model_call(parts, run, history)
+    stream = run.model.upstream.stream(call)
+    outcome: Outcome | None = None
     loop.activity = "model"
     try:
         outcome = await _consume(parts, run, stream)
@@ -170,15 +186,13 @@ async def infer(parts: LoopParts, run: Run) -> Outcome:
         raise
     finally:
         loop.activity = ""
+        charge(parts, run, loop.round, call, outcome, said_in(run.assembler.round_items))
     if outcome is run.assembler.outcome:
         loop.stream = stream
     else:
         await close(stream)
     loop.last_usage, loop.last_counted = outcome.usage, len(history)
-    if outcome.usage is not None:
-        loop.usage = add_usage(loop.usage, outcome.usage)
-        usage = {"step": loop.round, **usage_data(outcome.usage), "estimated": False}
-        parts.registry.note(run.state, event="run.usage", data=usage, usage=loop.usage)
+    loop.usage = add_usage(loop.usage, outcome.usage)
     return outcome
 
 
@@ -306,6 +320,8 @@ def checkpoint(parts: LoopParts, run: Run, *, waiting: bool, clean: bool = False
         waiting=waiting,
         context=b",".join(part for part in loop.context if part).decode(),
         usage=loop.usage,
+        spent=asdict(loop.spent),
+        recent=[sorted(seen) for seen in loop.recent or ()],
         compacted=loop.compacted.decode() if loop.compacted is not None else None,
         first=len(run.assembler.items) - len(run.assembler.round_items),
         items=[pack_item(item) for item in items],

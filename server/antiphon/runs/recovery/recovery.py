@@ -20,10 +20,12 @@ from antiphon.journal.contract import Journal, LiveRun
 from antiphon.journal.log import RunLog
 from antiphon.ports import Clock, Ids
 from antiphon.runs.recovery.resuming import Kept, Resumer, next_state
+from antiphon.runs.recovery.spending import spent_of
 from antiphon.settings import Settings
 from antiphon.store import records
 from antiphon.store.records import Ending
 from antiphon.store.responses import ResponseReader, StoredResponse
+from antiphon.store.usage_reports import UsageReader
 from antiphon.store.writing import Writer
 from antiphon_protocol.codes import CODES
 
@@ -42,6 +44,7 @@ class Recovery:
         journal: Journal,
         reader: ResponseReader,
         writer: Writer,
+        usage: UsageReader,
         resumer: Resumer,
         settings: Settings,
         clock: Clock,
@@ -50,6 +53,7 @@ class Recovery:
         self._journal = journal
         self._reader = reader
         self._writer = writer
+        self._usage = usage
         self._resumer = resumer
         self._strict = settings.journal.mode == "strict"
         self._kept_s = {True: settings.journal.retention_s, False: settings.store.grace_s}
@@ -138,6 +142,9 @@ class Recovery:
         ended.terminal = {"status": "failed", "code": "server_lost", "by": None}
         ended.expires_at = now + self._kept_s[run.stored]
         ended.pending_calls, ended.current_tool = [], None
+        spent = await spent_of(self._usage, run.id)
+        if spent.calls:
+            ended.usage, ended.cost = spent.usage, spent.cost
         ended.to("failed", now)
         run_log = self._journal.open(
             run.id,

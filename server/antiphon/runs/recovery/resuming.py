@@ -22,7 +22,10 @@ from antiphon.core.principal import Principal
 from antiphon.core.projection import project
 from antiphon.core.run_state import TERMINAL, RunState
 from antiphon.core.steering import SteerBook
+from antiphon.core.usage_estimate import Spent
 from antiphon.errors import AntiphonError, RequestError, UpstreamError
+from antiphon.governance.admission.admission import Admission
+from antiphon.governance.agents import Agent, kept_agent
 from antiphon.journal.contract import Journal, LiveRun
 from antiphon.journal.log import RunLog
 from antiphon.ops.lifecycle import Told
@@ -32,8 +35,8 @@ from antiphon.runs.directory import RunDirectory
 from antiphon.runs.elsewhere.remote_run import state_of
 from antiphon.runs.held.calls import HeldRuns
 from antiphon.runs.run import Create, Loop, Model, Run
+from antiphon.runs.start.assigning import Assigner
 from antiphon.runs.start.opening import RunOpener
-from antiphon.runs.start.preparing import Preparer
 from antiphon.runs.supervisor import Supervisor
 from antiphon.store.responses import ResponseReader, Resumable, StoredResponse
 
@@ -70,7 +73,8 @@ class Resumer:
         journal: Journal,
         directory: RunDirectory,
         registry: RunRegistry,
-        preparer: Preparer,
+        assigner: Assigner,
+        admission: Admission,
         opener: RunOpener,
         held: HeldRuns,
         supervisor: Supervisor,
@@ -79,7 +83,8 @@ class Resumer:
         self._journal = journal
         self._directory = directory
         self._registry = registry
-        self._preparer = preparer
+        self._assigner = assigner
+        self._admission = admission
         self._opener = opener
         self._held = held
         self._supervisor = supervisor
@@ -140,6 +145,7 @@ class Resumer:
                 self._held.close(run)  # its deadlines are another attempt's
             self._journal.close(run_log)
             raise
+        run.reservation = self._admission.take_over(run.principal, run.id, agent=run.agent.name)
         self._directory.add(run)
         self._registry.adopt(state, told, run.fence)
         self._supervisor.launch(run)
@@ -175,13 +181,18 @@ class Resumer:
             parent = await self._directory.parent(row.previous_response_id, principal)
             if parent is None:
                 raise RequestError("The response before this one is gone.", code="previous_response_not_found")
-        model = await self._model(create, principal)
-        declared = self._preparer.sort(create, create.request.items(), model)
+        # As it was when the run began, whatever became of it since.
+        agent = kept_agent(known["agent"])
+        model = await self._model(create, principal, agent, known["model"])
+        assigned = self._assigner.bind(create, principal, agent, model, create.request.items())
+        create = assigned.create
         run = Run(
             id=row.id,
             create=create,
             principal=principal,
             model=model,
+            agent=agent,
+            asked=assigned.asked,
             parent=parent,
             input=stored.context_input,
             log=run_log,
@@ -191,7 +202,7 @@ class Resumer:
             loop=_loop(checkpoint) if checkpoint is not None else Loop(),
             roster=self._opener.roster(create, principal),
         )
-        run.loop.declared = declared
+        run.loop.declared = assigned.declared
         items = [_shown(item, index) for index, item in enumerate(project(events))] if checkpoint else []
         first = checkpoint.first if checkpoint is not None and checkpoint.waiting else len(items)
         waiting = [unpack_item(packed) for packed in checkpoint.items] if checkpoint is not None else []
@@ -201,28 +212,29 @@ class Resumer:
             run.state.steers = run.steers.rows()
         return run
 
-    async def _model(self, create: Create, principal: Principal) -> Model:
+    async def _model(self, create: Create, principal: Principal, agent: Agent, name: str) -> Model:
+        async def find() -> Model:
+            return await self._assigner.model(create, principal, agent, name)
+
         try:
-            return await self._preparer.model(create, principal)
+            return await find()
         except AntiphonError:
             # Its upstream may be slower to come back than we are; who waits for a person must not end for that.
-            return Model(_Later(self._preparer, create, principal), create.request.model, None)
+            return Model(_Later(find), name, None)
 
 
 class _Later:
     """An upstream that is looked for when it is needed."""
 
-    def __init__(self, preparer: Preparer, create: Create, principal: Principal) -> None:
+    def __init__(self, find: Callable[[], Awaitable[Model]]) -> None:
         self.name = "unknown"
         self.tools: tuple[str, ...] = ()
-        self._preparer = preparer
-        self._create = create
-        self._principal = principal
+        self._find = find
 
     async def stream(self, call: ModelCall) -> AsyncIterator[Sequence[bytes]]:
         """See the port. Raises UpstreamError where the model is still unknown."""
         try:
-            model = await self._preparer.model(self._create, self._principal)
+            model = await self._find()
         except AntiphonError as error:
             raise UpstreamError(error.message, code="upstream_unavailable") from error
         async with aclosing(cast(Any, model.upstream.stream(call))) as stream:
@@ -263,6 +275,8 @@ def _loop(checkpoint: Checkpoint) -> Loop:
         context=[checkpoint.context.encode()] if checkpoint.context else [],
         compacted=checkpoint.compacted.encode() if checkpoint.compacted is not None else None,
         usage=checkpoint.usage,
+        spent=Spent(**(checkpoint.spent or {})),
+        recent=tuple(frozenset(seen) for seen in checkpoint.recent),
         calls_made=checkpoint.calls_made,
         waiting=checkpoint.waiting,
         activity="clients" if checkpoint.waiting else "",

@@ -14,7 +14,7 @@ from antiphon.core.run_state import RunState
 from antiphon.journal.contract import Journal
 from antiphon.ports import Clock, Ids
 from antiphon.runs.run import Create, Loop, Run
-from antiphon.runs.start.preparing import Prepared
+from antiphon.runs.start.pipeline import Prepared
 from antiphon.settings import Settings
 from antiphon.store.records import IdempotencyRecord, NewResponse
 
@@ -28,8 +28,9 @@ class RunOpener:
         self._clock = clock
         self._ids = ids
 
-    def open(self, create: Create, principal: Principal, prepared: Prepared, response_id: str) -> Run:
+    def open(self, principal: Principal, prepared: Prepared, response_id: str) -> Run:
         """A new run whose log holds `response.created`."""
+        create = prepared.create
         request = create.request
         now = self._clock.now()
         parent = prepared.parent
@@ -40,7 +41,7 @@ class RunOpener:
             conversation_id=parent.conversation_id if parent else self._ids.mint("conv"),
             tenant=principal.tenant,
             principal=principal.id,
-            model=request.model,
+            model=prepared.model.name,
             upstream=prepared.model.upstream.name,
             origin=create.origin,
             epoch=epochs.current,
@@ -48,6 +49,8 @@ class RunOpener:
             updated_at=now,
             labels=request.antiphon.labels,
             visibility=request.antiphon.visibility,
+            agent=prepared.agent.name,
+            agent_source=prepared.agent.source,
         )
         run_log = self._journal.open(response_id, epochs, stored=request.stored, state=state)
         run = Run(
@@ -67,8 +70,11 @@ class RunOpener:
                 approvals=prepared.approvals,
                 after_approvals=prepared.input if calls_first else b"",
             ),
-            resumable=prepared.request is not None,
+            resumable=prepared.kept is not None,
             roster=self.roster(create, principal),
+            agent=prepared.agent,
+            asked=prepared.asked,
+            passage=prepared.passage,
         )
         self._journal.append(run_log, _first_events(run), 0)
         state.head = run_log.head
@@ -76,7 +82,8 @@ class RunOpener:
 
     def assembler(self, response_id: str, created_at: int, create: Create) -> Assembler:
         """What writes the run's events."""
-        response = ResponseObject(response_id, created_at, {**create.raw, "store": create.request.stored})
+        decided = {"store": create.request.stored, "model": create.request.model}
+        response = ResponseObject(response_id, created_at, {**create.raw, **decided})
         return Assembler(response, self._ids.mint)
 
     def roster(self, create: Create, principal: Principal) -> Roster:
@@ -111,7 +118,7 @@ class RunOpener:
             response=run.response(),
             run_state=orjson.dumps(run.state.row()),
             item_ids=prepared.item_ids,
-            request=prepared.request if run.resumable else None,
+            request=prepared.kept if run.resumable else None,
             follows=follows,
         )
         self._journal.begin(run.log, row, key)

@@ -12,9 +12,10 @@ from antiphon.core.assembly.outcome import Outcome
 from antiphon.core.connection_memory import ConnectionMemory
 from antiphon.core.create_request import parse_create
 from antiphon.core.history import OpenCall
+from antiphon.core.input_urls import check_input_urls
 from antiphon.core.principal import Principal
 from antiphon.core.run_state import TERMINAL, RunState
-from antiphon.core.steering import STEERED, Steer, SteerBook, required_input
+from antiphon.core.steering import STEERED, Steer, SteerBook, required_input, steer_items
 from antiphon.errors import AntiphonError, Draining, RequestError, StorageError
 from antiphon.journal.contract import Journal
 from antiphon.ops.registry import RunRegistry
@@ -46,6 +47,7 @@ class Steering:
         registry: RunRegistry,
         ender: RunEnder,
         ids: Ids,
+        refuses_private_urls: bool,
     ) -> None:
         self._service = service
         self._pending = pending
@@ -55,6 +57,7 @@ class Steering:
         self._supervisor = supervisor
         self._registry = registry
         self._ids = ids
+        self._refuses_private_urls = refuses_private_urls
         self._listeners: dict[str, SettledListener] = {}
         self._accepting: dict[str, asyncio.Event] = {}
         """Steers that are being written; set when their sender is told."""
@@ -86,6 +89,8 @@ class Steering:
         if any(steer.id == steer_id for steer in run.steers):
             return _taken(run, steer_id or "")
         self._admit(run, principal, connection)
+        if self._refuses_private_urls:
+            check_input_urls(steer_items(given))
         steer = run.steers.add(steer_id or self._ids.mint("steer"), principal.id, given)
         if on_settled is not None:
             self._listeners[steer.id] = on_settled
@@ -275,6 +280,8 @@ def _create_of_successor(run: Run) -> Create:
     left_out = ("idempotency_key", "conversation", "generate")
     raw = {key: value for key, value in run.create.raw.items() if key not in left_out}
     raw |= {"input": run.steers.items(), "previous_response_id": run.id}
+    if run.holds:  # perhaps its agent wished so, for a client that may not be here any more
+        raw["antiphon"] = {**(raw.get("antiphon") or {}), "client_tools": "hold"}
     return Create(
         request=parse_create(raw),
         raw=raw,

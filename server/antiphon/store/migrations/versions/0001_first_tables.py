@@ -46,6 +46,16 @@ def upgrade() -> None:
         sa.Column("upstream_id", sa.Text),
     )
     _held_calls()
+    _api_keys()
+    _usage()
+    _governing()
+    op.create_table(
+        "agents",
+        sa.Column("tenant", sa.Text, primary_key=True),
+        sa.Column("name", sa.Text, primary_key=True),
+        sa.Column("definition", sa.LargeBinary, nullable=False),
+        sa.Column("updated_at", sa.Float, nullable=False),
+    )
     cluster = op.create_table(
         "cluster",
         sa.Column("name", sa.Text, primary_key=True),
@@ -90,6 +100,23 @@ def _responses() -> None:
     op.create_index("responses_conversation", "responses", ["conversation_id", "created_at"])
 
 
+def _api_keys() -> None:
+    op.create_table(
+        "api_keys",
+        sa.Column("id", sa.Text, primary_key=True),
+        sa.Column("sha256", sa.Text, nullable=False),
+        sa.Column("name", sa.Text, nullable=False),
+        sa.Column("owner", sa.Text),
+        sa.Column("tenant", sa.Text, nullable=False),
+        sa.Column("role", sa.Text, nullable=False),
+        sa.Column("created_at", sa.Float, nullable=False),
+        sa.Column("expires_at", sa.Float),
+        sa.Column("revoked_at", sa.Float),
+    )
+    op.create_index("api_keys_sha256", "api_keys", ["sha256"], unique=True)
+    op.create_index("api_keys_revoked", "api_keys", ["revoked_at"])
+
+
 def _held_calls() -> None:
     op.create_table(
         "held_results",
@@ -112,8 +139,68 @@ def _held_calls() -> None:
     )
 
 
+def _usage() -> None:
+    op.create_table(
+        "admissions",
+        sa.Column("run_id", sa.Text, primary_key=True),
+        sa.Column("tenant", sa.Text, nullable=False),
+        sa.Column("principal", sa.Text, nullable=False),
+        sa.Column("agent", sa.Text),
+        sa.Column("at", sa.Float, nullable=False),
+    )
+    op.create_index("admissions_counted", "admissions", ["tenant", "at"])
+    op.create_table(
+        "model_calls",
+        sa.Column("run_id", sa.Text, primary_key=True),
+        sa.Column("step", sa.Text, primary_key=True),
+        sa.Column("tenant", sa.Text, nullable=False),
+        sa.Column("principal", sa.Text, nullable=False),
+        sa.Column("agent", sa.Text),
+        sa.Column("model", sa.Text, nullable=False),
+        sa.Column("upstream", sa.Text, nullable=False),
+        sa.Column("at", sa.Float, nullable=False),
+        sa.Column("day", sa.Integer, nullable=False),
+        sa.Column("input_tokens", sa.BigInteger, nullable=False),
+        sa.Column("cached_tokens", sa.BigInteger, nullable=False),
+        sa.Column("output_tokens", sa.BigInteger, nullable=False),
+        sa.Column("reasoning_tokens", sa.BigInteger, nullable=False),
+        sa.Column("total_tokens", sa.BigInteger, nullable=False),
+        sa.Column("cost_nano", sa.BigInteger),
+        sa.Column("estimated", sa.Integer, nullable=False),
+    )
+    op.create_index("model_calls_counted", "model_calls", ["tenant", "at"])
+    op.create_index("model_calls_day", "model_calls", ["day"])
+
+
+def _governing() -> None:
+    op.create_table(
+        "standing",
+        sa.Column("scope", sa.Text, primary_key=True),
+        sa.Column("revision", sa.BigInteger, nullable=False),
+        sa.Column("held", sa.Integer, nullable=False),
+        sa.Column("cancel", sa.Integer, nullable=False),
+    )
+    op.create_table(
+        "audit",
+        sa.Column("id", sa.Text, primary_key=True),
+        sa.Column("at", sa.Float, nullable=False),
+        sa.Column("tenant", sa.Text, nullable=False),
+        sa.Column("principal", sa.Text, nullable=False),
+        sa.Column("action", sa.Text, nullable=False),
+        sa.Column("target", sa.Text, nullable=False),
+        sa.Column("detail", sa.LargeBinary, nullable=False),
+    )
+    op.create_index("audit_at", "audit", ["at"])
+
+
 def downgrade() -> None:
     for table in (
+        "api_keys",
+        "audit",
+        "standing",
+        "model_calls",
+        "admissions",
+        "agents",
         "cluster",
         "held_claims",
         "held_results",

@@ -1,0 +1,1 @@
+"""One worked example of each kind of extension. docs/hooks.md explains them."""

@@ -1,0 +1,1 @@
+"""Whether a run may begin: counters, reservations, pause and emergency stop."""

@@ -1,0 +1,1 @@
+"""Extensions of the operator: how they are loaded, called and kept from doing harm."""

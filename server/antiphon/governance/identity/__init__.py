@@ -1,0 +1,1 @@
+"""Who asks: keys, signed tokens and tickets to principals."""

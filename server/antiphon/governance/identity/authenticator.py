@@ -1,0 +1,141 @@
+"""Credentials to principals, from all that is configured; or everybody, when authentication is off."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Literal, Protocol
+
+from antiphon.core.principal import LOCAL, Principal
+from antiphon.errors import StartupError, Unauthorized
+from antiphon.governance.identity.static_keys import StaticKeys, digest
+from antiphon.governance.identity.stored_keys import StoredKeys
+from antiphon.governance.identity.tickets import Tickets
+from antiphon.governance.identity.tokens import Tokens, is_token
+from antiphon.governance.identity.watching import Watches
+from antiphon.ports import Clock, Credentials
+
+_STORED = "key_"
+"""How ids of stored keys begin."""
+
+OnOver = Callable[[Literal["expired", "revoked"]], None]
+
+
+class Opened(Protocol):
+    """What is opened at the start and closed at the end."""
+
+    async def start(self) -> None: ...
+    async def aclose(self) -> None: ...
+
+
+class NoAuthentication:
+    """Authentication is off: whoever can reach the address is the local user. Credentials sent are ignored."""
+
+    required = False
+
+    def __init__(self, tickets: Tickets) -> None:
+        self._tickets = tickets
+
+    async def start(self) -> None:
+        """There is nothing to read."""
+
+    async def aclose(self) -> None:
+        """There is nothing to let go of."""
+
+    async def authenticate(self, credentials: Credentials) -> Principal:
+        return LOCAL
+
+    def check(self, principal: Principal) -> None:
+        """It counts for ever."""
+
+    def watch(self, principal: Principal, on_over: OnOver) -> Callable[[], None]:
+        return _nothing
+
+    async def issue_ticket(self, principal: Principal, origin: str | None) -> tuple[str, float]:
+        return await self._tickets.issue(principal, origin)
+
+
+class Identity:
+    """Authentication is required. Keys of the configuration, stored keys, signed tokens, tickets."""
+
+    required = True
+
+    def __init__(
+        self,
+        *,
+        static: StaticKeys,
+        stored: StoredKeys,
+        tokens: Tokens | None,
+        tickets: Tickets,
+        clock: Clock,
+        verifier: Opened | None,
+    ) -> None:
+        """verifier: what the tokens are checked with."""
+        self._static = static
+        self._stored = stored
+        self._tokens = tokens
+        self._tickets = tickets
+        self._clock = clock
+        self._watches = Watches(clock)
+        self._verifier = verifier
+        stored.on_revoked = self._watches.revoked
+
+    async def start(self) -> None:
+        """The store is open. Raises StartupError if nobody could be let in, StorageError."""
+        if self._verifier is not None:
+            await self._verifier.start()
+        if not len(self._static) and self._tokens is None and not await self._stored.any_active():
+            raise StartupError(
+                "authentication is required, but nobody could be let in: make a key with `antiphon keys create`, "
+                "or configure a [[key]] or [jwt]; without any of them only 127.0.0.1 can be served"
+            )
+        await self._stored.start()
+
+    async def aclose(self) -> None:
+        await self._stored.aclose()
+        if self._verifier is not None:
+            await self._verifier.aclose()
+
+    async def authenticate(self, credentials: Credentials) -> Principal:
+        """See `ports.Authenticator`."""
+        if credentials.bearer is not None:
+            principal = await self._of_bearer(credentials.bearer)
+        elif credentials.ticket is not None:
+            principal = await self._tickets.redeem(credentials.ticket, credentials.origin)
+        else:
+            raise Unauthorized(
+                "Send your key as `Authorization: Bearer <key>`.",
+                code="authentication_required",
+                headers={"www-authenticate": "Bearer"},
+            )
+        self.check(principal)
+        return principal
+
+    def check(self, principal: Principal) -> None:
+        if principal.expires_at is not None and self._clock.now() >= principal.expires_at:
+            raise Unauthorized(
+                "What you showed has run out; get a new one.",
+                code="token_expired",
+                headers={"www-authenticate": 'Bearer error="invalid_token"'},
+            )
+        if principal.credential.startswith(_STORED):
+            self._stored.check(principal.credential)
+
+    def watch(self, principal: Principal, on_over: OnOver) -> Callable[[], None]:
+        return self._watches.add(principal, on_over)
+
+    async def issue_ticket(self, principal: Principal, origin: str | None) -> tuple[str, float]:
+        return await self._tickets.issue(principal, origin)
+
+    async def _of_bearer(self, bearer: str) -> Principal:
+        sha256 = digest(bearer)
+        principal = self._static.find(sha256)
+        if principal is None and self._tokens is not None and is_token(bearer):
+            return await self._tokens.read(bearer)
+        principal = principal or await self._stored.find(sha256)
+        if principal is None:
+            raise Unauthorized("This key is not known here.", headers={"www-authenticate": "Bearer"})
+        return principal
+
+
+def _nothing() -> None:
+    """No watch was begun."""

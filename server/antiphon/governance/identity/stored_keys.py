@@ -1,0 +1,139 @@
+"""Keys made by `antiphon keys`: read from the store once, remembered, forgotten when they are revoked."""
+
+from __future__ import annotations
+
+import asyncio
+from collections import OrderedDict
+from collections.abc import Callable, Mapping
+from typing import Protocol, TypeVar
+
+import structlog
+
+from antiphon.bus.tasks import end_tasks
+from antiphon.core.principal import Principal
+from antiphon.errors import AntiphonError, StorageError, Unauthorized
+from antiphon.governance.identity.static_keys import TOP_TIER
+from antiphon.ports import Clock
+from antiphon.settings_identity import IdentitySettings
+from antiphon.store.api_keys import ApiKey
+
+log = structlog.get_logger(__name__)
+
+T = TypeVar("T")
+
+KEY_PREFIX = "ak_"
+_KNOWN = 100_000
+_UNKNOWN = 10_000
+"""How many digests of keys are remembered that are there, and that are not."""
+_LOOKUPS_AT_ONCE = 4
+"""Wrong keys must not keep everybody else from reading the store."""
+_CLOCKS_DIFFER_S = 3_600.0
+"""Revocations are dated by the machine on which they were made."""
+
+
+class KeyRows(Protocol):
+    """The stored keys. Every method raises StorageError."""
+
+    async def find(self, sha256: str) -> ApiKey | None: ...
+    async def revoked_since(self, at: float) -> frozenset[str]: ...
+    async def any_active(self, now: float) -> bool: ...
+
+
+class StoredKeys:
+    """on_revoked: told the ids of keys that were found to be revoked since they were last looked at."""
+
+    def __init__(self, rows: KeyRows, clock: Clock, tiers: Mapping[str, str], settings: IdentitySettings) -> None:
+        self._rows = rows
+        self._clock = clock
+        self._tiers = tiers
+        self._reread_s = settings.reread_s
+        self._stale_s = settings.stale_s
+        self._known: OrderedDict[str, ApiKey] = OrderedDict()
+        self._unknown: OrderedDict[str, float] = OrderedDict()
+        self._revoked: frozenset[str] = frozenset()
+        self._read_at = clock.monotonic()
+        self._lookups = asyncio.Semaphore(_LOOKUPS_AT_ONCE)
+        self._rereading: asyncio.Task[None] | None = None
+        self.on_revoked: Callable[[frozenset[str]], None] = lambda ids: None
+
+    async def any_active(self) -> bool:
+        """Whether some key opens the door now. Raises StorageError."""
+        return await self._rows.any_active(self._clock.now())
+
+    async def start(self) -> None:
+        """Begin to hear of revocations. Raises StorageError."""
+        await self.read()
+        self._rereading = asyncio.create_task(self._read_forever(), name="revoked keys")
+
+    async def aclose(self) -> None:
+        await end_tasks([self._rereading])
+
+    async def find(self, sha256: str) -> Principal | None:
+        """Whose key it is, also of one that counts no more; None if there is none. Raises StorageError."""
+        key = self._known.get(sha256)
+        if key is None:
+            key = await self._look_up(sha256)
+        else:
+            self._known.move_to_end(sha256)
+        return self._principal(key) if key is not None else None
+
+    def check(self, credential: str) -> None:
+        """Raises Unauthorized for the id of a revoked key; `identity_unavailable` if that cannot be known."""
+        if credential in self._revoked:
+            raise Unauthorized("This key was revoked.", headers={"www-authenticate": "Bearer"})
+        if self._clock.monotonic() - self._read_at > self._stale_s:
+            raise AntiphonError(
+                "The store has not said for a while which keys were revoked; try again in a moment.",
+                code="identity_unavailable",
+                headers={"retry-after": "2"},
+            )
+
+    async def read(self) -> None:
+        """Take over what was revoked. Raises StorageError."""
+        begun = self._clock.monotonic()
+        found = await self._rows.revoked_since(self._clock.now() - _CLOCKS_DIFFER_S)
+        self._read_at = begun
+        news = found - self._revoked
+        if news:
+            self._revoked |= news
+            self.on_revoked(news)
+
+    async def _look_up(self, sha256: str) -> ApiKey | None:
+        until = self._unknown.get(sha256)
+        if until is not None and self._clock.monotonic() < until:
+            return None
+        async with self._lookups:
+            key = self._known.get(sha256) or await self._rows.find(sha256)
+        if key is None:
+            _remember(self._unknown, sha256, self._clock.monotonic() + self._reread_s, _UNKNOWN)
+            return None
+        if key.revoked_at is not None:
+            self._revoked |= {key.id}
+        self._unknown.pop(sha256, None)
+        _remember(self._known, sha256, key, _KNOWN)
+        return key
+
+    def _principal(self, key: ApiKey) -> Principal:
+        return Principal(
+            f"user:{key.owner}" if key.owner else f"key:{key.name}",
+            key.tenant,
+            key.role,
+            self._tiers.get(key.tenant, TOP_TIER),
+            key.expires_at,
+            key.id,
+        )
+
+    async def _read_forever(self) -> None:
+        while True:
+            await asyncio.sleep(self._reread_s)
+            try:
+                await self.read()
+            except StorageError as error:
+                log.warning("revoked_keys_not_read", error=str(error.__cause__ or error))
+
+
+def _remember(memory: OrderedDict[str, T], sha256: str, value: T, limit: int) -> None:
+    memory[sha256] = value
+    memory.move_to_end(sha256)
+    if len(memory) > limit:
+        memory.popitem(last=False)

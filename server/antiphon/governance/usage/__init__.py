@@ -1,0 +1,1 @@
+"""What runs used: charges, budgets, reports."""
