@@ -63,6 +63,18 @@ class Server(uvicorn.Server):
 
 
 @contextlib.asynccontextmanager
+async def serving(config: uvicorn.Config, listener: socket.socket) -> AsyncIterator[None]:
+    """A uvicorn of this configuration, inside the block."""
+    server = Server(config)
+    task = asyncio.create_task(server.serve([listener]))
+    try:
+        yield
+    finally:
+        server.should_exit = True
+        await asyncio.wait_for(task, WAIT_S)
+
+
+@contextlib.asynccontextmanager
 async def endpoint(
     outbox_bytes: int = 65_536,
     stalled_s: float = 30.0,
@@ -77,13 +89,8 @@ async def endpoint(
         ws_ping_timeout=ping_s, ws_per_message_deflate=False, lifespan="off", log_config=None, access_log=False,
         timeout_graceful_shutdown=2,
     )  # fmt: skip
-    server = Server(config)
-    serving = asyncio.create_task(server.serve([listener]))
-    try:
+    async with serving(config, listener):
         yield app
-    finally:
-        server.should_exit = True
-        await asyncio.wait_for(serving, WAIT_S)
 
 
 @contextlib.asynccontextmanager

@@ -16,7 +16,7 @@ import uvicorn
 from antiphon.settings_door import DoorSettings
 from antiphon.transport.fast_websocket import FastWebSocketProtocol
 from antiphon.transport.slow_http import bounded_http
-from tests.transport.endpoint import WAIT_S, Server
+from tests.transport.endpoint import WAIT_S, serving
 
 SHORT_HEAD = {"head_s": 0.8, "body_idle_s": 60}
 """Long enough for a busy machine to send what it means to send."""
@@ -60,13 +60,8 @@ async def answering(**door: Any) -> AsyncIterator[Answering]:
         app, http=bounded_http(DoorSettings(**door)), ws=FastWebSocketProtocol, lifespan="off", log_config=None,
         access_log=False, timeout_graceful_shutdown=2,
     )  # fmt: skip
-    server = Server(config)
-    serving = asyncio.create_task(server.serve([listener]))
-    try:
+    async with serving(config, listener):
         yield app
-    finally:
-        server.should_exit = True
-        await asyncio.wait_for(serving, WAIT_S)
 
 
 @contextlib.asynccontextmanager
