@@ -12,7 +12,7 @@ NODE_TESTS := tests/bus tests/journal tests/elsewhere tests/cluster tests/chaos 
 NODE_JOBS ?= 4
 
 .DEFAULT_GOAL := help
-.PHONY: help run cluster setup test test-fast test-chaos test-codex test-model fuzz check fmt lint types wire lock bench bench-server bench-cluster clean
+.PHONY: help run cluster setup test test-fast test-chaos test-codex test-model fuzz check fmt lint types wire lock bench bench-server bench-cluster bench-governance clean
 
 help: ## List the targets
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  %-12s %s\n", $$1, $$2}'
@@ -66,13 +66,16 @@ lock: ## Write requirements.lock anew from pyproject.toml
 	$(STAMPS)/lock-venv/bin/uv pip compile -q --universal --python-version 3.11 --no-header --no-annotate \
 		--no-emit-index-url --no-emit-find-links pyproject.toml --extra test --extra dev -o requirements.lock
 
-bench: bench-server bench-cluster ## Measure one server and several nodes (ARGS="--quick" for a short run)
+bench: bench-server bench-cluster bench-governance ## Measure one server and several nodes (ARGS="--quick" for a short run)
 
 bench-server: $(STAMPS)/serve $(STAMPS)/bench ## Measure the server on one machine, beside a peer (ARGS="--list" ...)
 	$(BENCH)/bin/python bench/run.py $(ARGS)
 
 bench-cluster: $(STAMPS)/serve $(STAMPS)/bench ## Measure two nodes on Redis and PostgreSQL (ARGS="--list" ...)
 	$(BENCH)/bin/python bench/cluster.py $(ARGS)
+
+bench-governance: $(STAMPS)/test ## Measure admission, keys, and sockets that never say who they are
+	$(BIN)/python -m bench.admission && $(BIN)/python -m bench.identity
 
 clean: ## Remove environments and caches
 	rm -rf $(VENV) $(CLIENTS) $(MODEL) $(BENCH) $(STAMPS) tests/browser/node_modules tests/clients/node/node_modules tests/codex/node_modules
