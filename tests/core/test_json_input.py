@@ -179,3 +179,32 @@ def test_mended_text_has_no_surrogate_and_keeps_every_character(text: str) -> No
     assert mend_text(mended) == mended
     if not any("\ud800" <= c <= "\udfff" for c in text):
         assert mended == text
+
+
+MANY = 1_000_000
+BOMBS = {
+    "empty lists": '{"a":[' + "[]," * MANY + "1]}",
+    "empty objects": '{"a":[' + "{}," * MANY + "1]}",
+    "numbers": '{"a":[' + "1," * (MANY + 9) + "1]}",
+    "strings": '{"a":[' + '"",' * (MANY + 9) + "1]}",
+    "keys": "{" + ",".join(f'"{n:x}":1' for n in range(MANY + 9)) + "}",
+    "one key again and again": "{" + '"a":1,' * (MANY + 9) + '"a":1}',
+}
+
+
+@pytest.mark.parametrize("bomb", BOMBS.values(), ids=BOMBS)
+def test_more_values_than_a_million_are_refused_before_they_are_built(bomb: str) -> None:
+    for data in (bomb, bomb.encode()):
+        with pytest.raises(RequestError) as refusal:
+            parse_object(data, 128)
+        assert refusal.value.code == "invalid_json"
+        assert refusal.value.message == "The JSON has more than 1000000 values."
+
+
+@pytest.mark.parametrize(
+    "inside", ["1,", "[{", '\\",', "\\\\,", "\\\\[", "😀,", '\\"[', "\n,".replace("\n", "\\n")]
+)
+def test_a_text_may_hold_what_it_likes_and_is_one_value(inside: str) -> None:
+    text = '{"a": "' + inside * MANY + '", "b": [' + "1," * 900_000 + "1]}"
+    for data in (text, text.encode()):
+        assert len(parse_object(data, 128)["b"]) == 900_001

@@ -21,6 +21,9 @@ _MAX_VALUES = 1_000_000
 """A body of 64 MiB can be one long text, which costs nothing, or 30 million numbers, on which the loop would stand
 still for seconds."""
 
+_MAX_STRINGS = 2 * _MAX_VALUES
+"""Each is a value or the key of one."""
+
 _STRING = r'"[^"\\]*+(?:\\.[^"\\]*+)*+(?:"|\\?\Z)'
 """With its end or without, so that every quote is looked at once, whatever is sent."""
 _STRING_OF_TEXT = re.compile(_STRING, re.DOTALL)
@@ -42,20 +45,23 @@ def parse_object(data: bytes | str, max_depth: int) -> dict[str, Any]:
 
 
 def _holds_too_many(data: bytes | str) -> bool:
-    """Whether there are more values than may be; found before any of them is built. What is inside strings is none."""
-    if len(data) <= 2 * _MAX_VALUES:  # a value and its comma
+    """Whether there are more values than may be, found before any of them is built. Text is one, however long."""
+    if len(data) <= 2 * _MAX_VALUES:  # each takes two bytes, itself and its comma
+        return False
+    if _values(data) <= _MAX_VALUES:
         return False
     if isinstance(data, str):
-        return _values(data) > _MAX_VALUES and _values(_STRING_OF_TEXT.sub("", data)) > _MAX_VALUES
-    if sum(map(data.count, (b",", b"[", b"{"))) <= _MAX_VALUES:
-        return False
-    rest = _STRING_OF_BYTES.sub(b"", data)
-    return sum(map(rest.count, (b",", b"[", b"{"))) > _MAX_VALUES
+        rest, strings = _STRING_OF_TEXT.subn("", data, _MAX_STRINGS)
+        return strings == _MAX_STRINGS or _values(rest) > _MAX_VALUES
+    raw, strings = _STRING_OF_BYTES.subn(b"", data, _MAX_STRINGS)
+    return strings == _MAX_STRINGS or _values(raw) > _MAX_VALUES
 
 
-def _values(text: str) -> int:
+def _values(data: bytes | str) -> int:
     """No less than the values in it: each comes after a comma or what opens an array or object."""
-    return sum(map(text.count, (",", "[", "{")))
+    if isinstance(data, str):
+        return sum(map(data.count, (",", "[", "{")))
+    return sum(map(data.count, (b",", b"[", b"{")))
 
 
 def _parse_surrogates(data: bytes | str, error: ValueError) -> Any:
