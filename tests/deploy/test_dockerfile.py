@@ -11,6 +11,7 @@ from pathlib import Path
 
 import pytest
 
+from antiphon.app import Antiphon
 from antiphon.errors import StartupError
 from antiphon.settings_loading import load_settings
 from tests.deploy.compose import ROOT, read_dockerfile
@@ -82,14 +83,15 @@ def test_the_context_holds_neither_secrets_nor_what_the_image_does_not_need(path
     assert in_context("server/antiphon/app.py")
 
 
-def test_it_does_not_start_without_keys(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+async def test_it_does_not_start_without_keys(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     for name in [name for name in os.environ if name.startswith("ANTIPHON_")]:
         monkeypatch.delenv(name)
     monkeypatch.chdir(tmp_path)
     assert IMAGE.command[:2] == ["antiphon", "serve"]
     flags = dict(zip(IMAGE.command[2::2], IMAGE.command[3::2], strict=True))
+    settings, config = load_settings(host=flags["--host"], data_dir=tmp_path)
     with pytest.raises(StartupError, match="authentication is required"):
-        load_settings(host=flags["--host"], data_dir=tmp_path)
+        await Antiphon(settings, config=config).start()
 
 
 async def test_its_health_check_tells_a_server_that_answers_from_one_that_does_not() -> None:

@@ -116,3 +116,18 @@ async def test_without_the_store_known_keys_count_for_a_while_and_then_nobody_ca
     rows.away = False
     await keys.read()
     keys.check("key_ci")
+
+
+async def test_what_was_revoked_while_the_store_was_away_for_long_is_found_when_it_is_back() -> None:
+    rows, clock = Rows(key()), TurnedClock()
+    keys = stored(rows, clock)
+    await keys.read()
+    await keys.find("ci")
+    rows.away = True
+    clock.at += 60
+    rows.revoke("ci", clock.at)
+    clock.at += 3 * 3600
+    rows.away = False
+    await keys.read()
+    with pytest.raises(Unauthorized):
+        keys.check("key_ci")

@@ -75,8 +75,12 @@ class Entrance:
         kind, frame = _read(message)
         try:
             credentials = _credentials(kind, frame, origin)
-            principal = await self._authenticator.authenticate(credentials)
+            async with asyncio.timeout(self._settings.auth_within_s):
+                principal = await self._authenticator.authenticate(credentials)
             admit(principal)
+        except TimeoutError:
+            _turn_out(socket, _required("Your credentials could not be checked in time; try again."))
+            return None
         except AntiphonError as error:
             _turn_out(socket, error, frame if kind in _BY_COMMAND else None)
             return None

@@ -19,7 +19,7 @@ from antiphon.settings import LimitSettings
 from antiphon.transport.body import principal_of, read_object
 from antiphon.transport.replies import Json
 
-_TENANT = re.compile(r"[A-Za-z0-9_-]{1,64}|user:[^\x00-\x1f\x7f]{1,200}")
+_TENANT = re.compile(r"[A-Za-z0-9_-]{1,64}|user:[^\x00-\x1f\x7f]{1,3072}")
 """An id from the configuration or a token, or the scope of a user without a tenant."""
 
 _MOST_ENTRIES = 1_000

@@ -19,6 +19,7 @@ from uvicorn.protocols.websockets.websockets_sansio_impl import WebSocketsSansIO
 SCOPE_EXTENSION = "antiphon.socket"
 """Where the ASGI scope carries the protocol object."""
 
+_BAD_UPGRADE = b"HTTP/1.1 400 Bad Request\r\nConnection: close\r\nContent-Length: 0\r\n\r\n"
 _ABORT_AFTER_S = 5.0
 """How long a peer may take to answer our close frame, or to read it, before the connection is cut."""
 
@@ -102,6 +103,9 @@ class FastWebSocketProtocol(WebSocketsSansIOProtocol):
         if self._discarding:
             return
         super().data_received(data)
+        if self.conn.handshake_exc is not None and not self.handshake_initiated:
+            self._refuse_unreadable()
+            return
         if self._in_message():
             if self._message_timer is None:
                 self._message_timer = self.loop.call_later(self._message_s, self._check_message)
@@ -111,6 +115,13 @@ class FastWebSocketProtocol(WebSocketsSansIOProtocol):
     def send_receive_event_to_app(self) -> None:
         self._forget_message()
         super().send_receive_event_to_app()
+
+    def _refuse_unreadable(self) -> None:
+        """An upgrade that the parser cannot read: uvicorn would wait for ever, with nothing to end it."""
+        self.handshake_complete = self.close_sent = self._discarding = True
+        self.transport.write(b"".join(self.conn.data_to_send()) or _BAD_UPGRADE)
+        self.transport.close()
+        self._abort_later()
 
     def _in_message(self) -> bool:
         """Whether the peer has begun something that it has not finished: a frame, or a message of several."""

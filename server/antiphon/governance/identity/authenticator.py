@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Callable
 from typing import Literal, Protocol
 
 from antiphon.core.principal import LOCAL, Principal
 from antiphon.errors import StartupError, Unauthorized
 from antiphon.governance.identity.static_keys import StaticKeys, digest
-from antiphon.governance.identity.stored_keys import StoredKeys
+from antiphon.governance.identity.stored_keys import KEY_PREFIX, StoredKeys
 from antiphon.governance.identity.tickets import Tickets
 from antiphon.governance.identity.tokens import Tokens, is_token
 from antiphon.governance.identity.watching import Watches
@@ -121,7 +122,10 @@ class Identity:
             self._stored.check(principal.credential)
 
     def watch(self, principal: Principal, on_over: OnOver) -> Callable[[], None]:
-        return self._watches.add(principal, on_over)
+        end = self._watches.add(principal, on_over)
+        if self._stored.is_revoked(principal.credential):  # since it was checked
+            asyncio.get_running_loop().call_soon(self._watches.revoked, {principal.credential})
+        return end
 
     async def issue_ticket(self, principal: Principal, origin: str | None) -> tuple[str, float]:
         return await self._tickets.issue(principal, origin)
@@ -131,7 +135,8 @@ class Identity:
         principal = self._static.find(sha256)
         if principal is None and self._tokens is not None and is_token(bearer):
             return await self._tokens.read(bearer)
-        principal = principal or await self._stored.find(sha256)
+        if principal is None and bearer.startswith(KEY_PREFIX):  # anything else costs no look into the store
+            principal = await self._stored.find(sha256)
         if principal is None:
             raise Unauthorized("This key is not known here.", headers={"www-authenticate": "Bearer"})
         return principal

@@ -100,6 +100,9 @@ class KeySet:
                 self._take(await self._read())
             except (OSError, ValueError, httpx2.HTTPError) as error:
                 log.warning("token_keys_not_read", error=str(error) or type(error).__name__)
+                self._tried_at = (
+                    self._clock.monotonic()
+                )  # it may have taken long; those who wait must not try one after the other
 
     def _take(self, text: bytes) -> None:
         """Raises ValueError if it is no key set."""
@@ -117,8 +120,8 @@ def _parse(text: bytes, algorithm: str) -> list[jwt.PyJWK]:
             continue
         try:
             key = jwt.PyJWK(row)
-        except jwt.PyJWTError:
-            continue  # of a kind we do not know
+        except (jwt.PyJWTError, ValueError, TypeError, KeyError):
+            continue  # of a kind we do not know, or broken: the others still count
         if key.algorithm_name == algorithm:
             keys.append(key)
     return keys

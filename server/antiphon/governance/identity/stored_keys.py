@@ -52,6 +52,7 @@ class StoredKeys:
         self._unknown: OrderedDict[str, float] = OrderedDict()
         self._revoked: frozenset[str] = frozenset()
         self._read_at = clock.monotonic()
+        self._read_at_unix_s = clock.now()
         self._lookups = asyncio.Semaphore(_LOOKUPS_AT_ONCE)
         self._rereading: asyncio.Task[None] | None = None
         self.on_revoked: Callable[[frozenset[str]], None] = lambda ids: None
@@ -88,11 +89,18 @@ class StoredKeys:
                 headers={"retry-after": "2"},
             )
 
+    def is_revoked(self, credential: str) -> bool:
+        """Whether it is known to have been taken back."""
+        return credential in self._revoked
+
     async def read(self) -> None:
-        """Take over what was revoked. Raises StorageError."""
-        begun = self._clock.monotonic()
-        found = await self._rows.revoked_since(self._clock.now() - _CLOCKS_DIFFER_S)
-        self._read_at = begun
+        """Take over what was revoked since this last worked. Raises StorageError."""
+        begun, now = self._clock.monotonic(), self._clock.now()
+        found = await self._rows.revoked_since(min(self._read_at_unix_s, now) - _CLOCKS_DIFFER_S)
+        self._read_at, self._read_at_unix_s = begun, now
+        self._found_revoked(found)
+
+    def _found_revoked(self, found: frozenset[str]) -> None:
         news = found - self._revoked
         if news:
             self._revoked |= news
@@ -108,7 +116,7 @@ class StoredKeys:
             _remember(self._unknown, sha256, self._clock.monotonic() + self._reread_s, _UNKNOWN)
             return None
         if key.revoked_at is not None:
-            self._revoked |= {key.id}
+            self._found_revoked(frozenset({key.id}))
         self._unknown.pop(sha256, None)
         _remember(self._known, sha256, key, _KNOWN)
         return key

@@ -39,13 +39,17 @@ class Tokens:
         # Encoded, no name can be written like another one, nor like a tenant.
         name = f"user:{quote(user, safe='@')}"
         tenant = self._tenant(claims) or name
+        try:
+            expires_at = float(int(claims["exp"])) + self._settings.leeway_s
+        except (TypeError, ValueError, OverflowError) as error:
+            raise _refused("exp is not a time") from error
         token_id = claims.get("jti") or hashlib.sha256(token.encode()).hexdigest()[:16]
         return Principal(
             name,
             tenant,
             self._role(claims),
             self._tiers.get(tenant, TOP_TIER),
-            claims["exp"] + self._settings.leeway_s,
+            expires_at,
             f"jwt:{token_id}",
         )
 
@@ -73,7 +77,7 @@ class Tokens:
             raise Unauthorized(
                 "This token has run out; get a new one.", code="token_expired", headers=_challenge("it expired")
             ) from error
-        except (jwt.PyJWTError, ValueError) as error:
+        except (jwt.PyJWTError, ValueError, TypeError, OverflowError) as error:
             raise _refused(_why(error)) from error
         return claims
 

@@ -13,7 +13,7 @@ from antiphon.errors import AntiphonError, BusError, Draining, StorageError
 from antiphon.governance.admission.admission import Admission
 from antiphon.governance.admission.reservation import Reservation
 from antiphon.hooks import SkillDispatch
-from antiphon.journal.contract import Journal
+from antiphon.journal.contract import Journal, RunLost
 from antiphon.ops.registry import RunRegistry
 from antiphon.ports import Bus
 from antiphon.runs.directory import RunDirectory
@@ -182,6 +182,13 @@ class RunStarter:
         try:
             if durable:
                 await self._journal.flush(run.log)
+        except RunLost as error:
+            # Another node goes on with it, and holds its slot from now on.
+            if run.reservation is not None:
+                run.reservation.left()
+            if run.passage is not None:
+                run.passage.abandon()
+            raise BusError("Another node took the run over as it began; look for it by its id.") from error
         except StorageError as error:
             self._journal.close(run.log)
             self._directory.forget(run.id)
