@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 from collections.abc import AsyncIterator
 from typing import Any
+from urllib.parse import quote
 
 import httpx2
 import pytest
@@ -109,6 +110,12 @@ async def test_a_foreign_tenant_is_answered_as_an_unknown_one() -> None:
         assert foreign.status_code == 404 and foreign.text == unknown.text
         assert foreign.json()["error"]["code"] == "tenant_not_found"
         assert (await post(server, "/v1/admin/tenants/*/pause", "admin")).status_code == 404
+
+
+async def test_the_scope_of_a_user_with_a_long_name_can_be_paused() -> None:
+    scope = quote("user:" + quote("å" * 256), safe="")
+    async with served() as server:
+        assert (await post(server, f"/v1/admin/tenants/{scope}/pause", "admin")).status_code == 200
 
 
 @pytest.mark.parametrize("sent", [{"cancel": "yes"}, {"cancle": True}, []])

@@ -97,7 +97,14 @@ async def test_while_it_cannot_be_read_the_old_keys_count_as_long_as_they_are_be
 
 
 async def test_members_that_are_no_keys_of_ours_are_passed_over() -> None:
-    odd = [{"kty": "XX"}, {}, {"kty": "RSA", "n": "!", "e": "AQAB"}, 7, jwk(RSA, "one")]
+    odd = [
+        {"kty": "XX"},
+        {},
+        {"kty": "RSA", "n": "!", "e": "AQAB"},
+        {"kty": "RSA", "n": 7, "e": []},
+        7,
+        jwk(RSA, "one"),
+    ]
     keys, _ = key_set_of(Provider(*odd))  # type: ignore[arg-type]
     assert await keys.find("one") is not None
     assert await keys.load() == 1

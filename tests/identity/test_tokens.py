@@ -90,12 +90,18 @@ async def test_a_user_without_a_tenant_is_a_scope_of_its_own_that_no_tenant_and_
         {"role": "root"},
         {"role": 7},
         {"exp": None},
+        {"exp": 10**400},
         {"nbf": 4_000_000_000},
     ],
     ids=str,
 )
 async def test_claims_that_name_nobody_or_no_end_are_refused(bad: dict[str, Any]) -> None:
     assert await refusal(signed(**bad)) == "invalid_token"
+
+
+async def test_a_time_that_is_written_as_a_text_is_one() -> None:
+    until = int(time.time()) + 60
+    assert (await tokens().read(signed(exp=str(until)))).expires_at == until
 
 
 async def test_names_of_claims_and_what_counts_without_them_are_configured() -> None:

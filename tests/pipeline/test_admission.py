@@ -10,7 +10,9 @@ import structlog
 
 from antiphon.core.principal import Principal
 from antiphon.core.quotas import Ask, Ballot
+from antiphon.errors import BusError
 from antiphon.hooks import Next, RunOutcome, RunRequest, RunStarted
+from antiphon.journal.contract import RunLost
 from tests.http.calling import create, error_of, http, until
 from tests.pipeline.agents import call, post, serving
 from tests.pipeline.hooking import around, events_of, nothing_is_left
@@ -193,6 +195,29 @@ async def test_a_create_that_is_cut_off_on_the_way_gives_everything_back() -> No
         await nothing_is_left(server)
         reservation = await server.app.accounts.admission.reserve(driver, "resp_next", agent=None)
         reservation.release()
+
+
+async def test_a_run_that_another_node_takes_as_it_begins_leaves_its_slot_to_that_one() -> None:
+    driver = Principal("key:driver", "acme", "driver")
+    async with serving(**limited(requests_per_day=5, concurrent_runs=1)) as (_, server):
+        around(server, guarding)
+        journal = server.app.backends.journal
+        flush, began = journal.flush, []
+
+        async def lost(log: Any) -> None:
+            began.append(log.run_id)
+            raise RunLost(log.run_id)
+
+        journal.flush = lost  # type: ignore[assignment, method-assign]
+        with pytest.raises(BusError, match="Another node took the run over"):
+            await server.app.run(driver, {"model": "small", "input": "x", "idempotency_key": "k"})
+        journal.flush = flush  # type: ignore[method-assign]
+        (run_id,) = began
+        run = server.app.engine.directory.own(run_id)
+        assert run is not None and run.reservation is not None
+        run.reservation.release()
+        run.reservation.ended()  # neither gives back what is another node's now
+        assert not server.app.accounts.admission.is_live(run_id)
 
 
 async def test_a_create_that_is_cut_off_when_its_run_exists_is_carried_through() -> None:
