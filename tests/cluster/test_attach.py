@@ -75,7 +75,7 @@ async def _watch(url: str, run_id: str, after_s: float) -> list[str]:
 
 async def test_a_cursor_of_one_node_goes_on_at_the_other(postgres_url: str) -> None:
     async with cluster(postgres_url) as c:
-        model = write_script(c.folder, "paced", [words(60, rate=60)])
+        model = write_script(c.folder, "paced", [words(60, rate=15)])
         dice = random.Random(3)
         async with Follower(lambda: [dice.choice(c.nodes).ws_url]) as wanderer:
             run_id = await wanderer.create(model)
