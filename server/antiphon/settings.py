@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Literal
 
-from pydantic import BaseModel, ConfigDict, Field, SecretStr, field_validator, model_validator
+from pydantic import Field, SecretStr, field_validator, model_validator
 from pydantic_settings import (
     BaseSettings,
     PydanticBaseSettingsSource,
@@ -30,17 +30,14 @@ from antiphon.settings_quotas import (
     check_quotas,
 )
 from antiphon.settings_storage import MIB, BusSettings, JournalSettings, StoreSettings
+from antiphon.settings_table import Table
 from antiphon.settings_tools import ToolSettings, ToolsSettings, WebSearchSettings
 
 _SQLITE = "sqlite:///"
 _POSTGRESQL = ("postgresql://", "postgres://")
 
 
-class _Table(BaseModel):
-    model_config = ConfigDict(frozen=True, extra="forbid")
-
-
-class LimitSettings(_Table):
+class LimitSettings(Table):
     """Bounds that protect everybody from one client. Each refusal names its limit."""
 
     max_message_bytes: int = Field(64 * MIB, gt=0)
@@ -62,7 +59,7 @@ class LimitSettings(_Table):
     )
 
 
-class TimeoutSettings(_Table):
+class TimeoutSettings(Table):
     """Every wait has an end."""
 
     keepalive_s: float = Field(15, gt=0, description="Silence on a running lane before a keepalive frame.")
@@ -88,7 +85,7 @@ class TimeoutSettings(_Table):
     claim_lease_s: float = Field(30, gt=0, description="How long a claim of a held call lasts unless renewed.")
 
 
-class RetrySettings(_Table):
+class RetrySettings(Table):
     """A failed call of a model is made again, as long as nothing of its answer was delivered."""
 
     max_attempts: int = Field(3, ge=1, le=20, description="Calls in all; 1 repeats nothing.")
@@ -99,14 +96,14 @@ class RetrySettings(_Table):
     )
 
 
-class BreakerSettings(_Table):
+class BreakerSettings(Table):
     """An upstream that keeps failing is left alone for a while, then one call probes it."""
 
     failures: int = Field(5, ge=1, description="Failures in a row after which it is not asked any more.")
     open_s: float = Field(30, gt=0, description="How long.")
 
 
-class UpstreamSettings(_Table):
+class UpstreamSettings(Table):
     """A model server. `key` is a secret; prefer `key_env`, the name of a variable that holds it."""
 
     name: str
@@ -127,7 +124,7 @@ class UpstreamSettings(_Table):
     native_compaction: bool = Field(False, description="It compacts histories itself; the server leaves it to it.")
 
 
-class TenantSettings(_Table):
+class TenantSettings(Table):
     id: str = Field(pattern=r"^[A-Za-z0-9_-]{1,64}$")
     tier: str = "enterprise"
     models: tuple[str, ...] | None = Field(None, description="Absent: every model; empty: none.")
@@ -140,7 +137,7 @@ class TenantSettings(_Table):
     quotas: QuotaSettings = Field(QuotaSettings(), description="In place of single numbers of its tier.")
 
 
-class KeySettings(_Table):
+class KeySettings(Table):
     """A static API key. `sha256`: hex digest of the key; the key itself is never in the file."""
 
     sha256: str = Field(pattern=r"^[0-9a-f]{64}$")

@@ -5,19 +5,18 @@ from __future__ import annotations
 from collections.abc import Collection, Sequence
 from typing import Annotated, Literal
 
-from pydantic import BaseModel, ConfigDict, Field, model_validator
+from pydantic import Field, model_validator
 
 from antiphon.core.agent_names import AGENT_NAME, DEFAULT
+from antiphon.settings_table import Table
 
 _Name = Annotated[str, Field(min_length=1, max_length=256)]
 _Label = Annotated[str, Field(max_length=64)]
 _Value = Annotated[str, Field(max_length=256)]
 
 
-class AgentOptions(BaseModel):
+class AgentOptions(Table):
     """What an agent adds to the creates that name it."""
-
-    model_config = ConfigDict(frozen=True, extra="forbid")
 
     model: _Name | None = Field(None, description="Absent: that of the request, else `default_model`.")
     fallbacks: tuple[_Name, ...] | None = Field(

@@ -6,18 +6,16 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Annotated, Any, Literal, TypeVar
 
-from pydantic import AfterValidator, BaseModel, ConfigDict, Field, model_validator
+from pydantic import AfterValidator, Field, model_validator
+
+from antiphon.settings_table import Table
 
 _NAME = r"^[A-Za-z0-9_.-]{1,64}$"
 _ONLY = {"entry": "python", "options": "python", "path": "file", "url": "http", "headers_env": "http"}
 """Keys of `[[context]]` that belong to one kind."""
 
 
-class _Table(BaseModel):
-    model_config = ConfigDict(frozen=True, extra="forbid")
-
-
-class HooksSettings(_Table):
+class HooksSettings(Table):
     """Bounds of the extensions in Python (docs/hooks.md)."""
 
     middleware_chain_s: float = Field(
@@ -30,7 +28,7 @@ class HooksSettings(_Table):
     drain_s: float = Field(5, ge=0, description="What middlewares and observers get at shutdown.")
 
 
-class MiddlewareSettings(_Table):
+class MiddlewareSettings(Table):
     """What stands around every run, in the order of the file: the first is the outermost."""
 
     name: str = Field(pattern=_NAME)
@@ -45,7 +43,7 @@ class MiddlewareSettings(_Table):
     options: dict[str, Any] = Field({}, description="Arguments of the class or function that makes it.")
 
 
-class ContextSettings(_Table):
+class ContextSettings(Table):
     """What is put before the instructions of a run, and nobody sees but the model."""
 
     name: str = Field(pattern=_NAME)
@@ -76,7 +74,7 @@ class ContextSettings(_Table):
         return self
 
 
-class ObserverSettings(_Table):
+class ObserverSettings(Table):
     """What hears what happens to runs."""
 
     name: str = Field(pattern=_NAME)
@@ -89,7 +87,7 @@ class ObserverSettings(_Table):
     timeout_s: float = Field(2, gt=0, description="What it may take for `run.started`, for which runs wait.")
 
 
-class SkillSettings(_Table):
+class SkillSettings(Table):
     """What executes a skill. The name is the skill's id."""
 
     name: str = Field(pattern=_NAME)

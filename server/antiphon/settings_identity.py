@@ -5,17 +5,15 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Literal
 
-from pydantic import BaseModel, ConfigDict, Field, SecretStr, model_validator
+from pydantic import Field, SecretStr, model_validator
+
+from antiphon.settings_table import Table
 
 MIN_SECRET_BYTES = 32
 """RFC 7518, 3.2: a key of HS256 is at least as long as its hash."""
 
 
-class _Table(BaseModel):
-    model_config = ConfigDict(frozen=True, extra="forbid")
-
-
-class JwtSettings(_Table):
+class JwtSettings(Table):
     """Signed tokens of an identity provider. Absent: none is accepted."""
 
     algorithm: Literal["HS256", "RS256", "ES256"] = Field(
@@ -71,7 +69,7 @@ class JwtSettings(_Table):
         return self
 
 
-class IdentitySettings(_Table):
+class IdentitySettings(Table):
     """How callers show who they are."""
 
     auth_within_s: float = Field(

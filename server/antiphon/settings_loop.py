@@ -2,16 +2,13 @@
 
 from __future__ import annotations
 
-from pydantic import BaseModel, ConfigDict, Field, model_validator
+from pydantic import Field, model_validator
 
 from antiphon.core.loop_detection import LoopLimits
+from antiphon.settings_table import Table
 
 
-class _Table(BaseModel):
-    model_config = ConfigDict(frozen=True, extra="forbid")
-
-
-class DetectionSettings(_Table):
+class DetectionSettings(Table):
     """Identical turns of the model in one conversation: first warned, then forced to change, then halted."""
 
     enabled: bool = Field(True, description="Whether repeated turns are looked for at all.")
@@ -37,7 +34,7 @@ class DetectionSettings(_Table):
         )
 
 
-class LoopSettings(_Table):
+class LoopSettings(Table):
     """How long a run may go on by itself."""
 
     max_rounds: int = Field(10, ge=1, le=1000, description="Model calls of one run; then it ends `incomplete`.")

@@ -6,15 +6,12 @@ from collections.abc import Mapping, Sequence
 from decimal import Decimal
 from typing import Annotated, Any, Literal
 
-from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, model_validator
+from pydantic import BeforeValidator, Field, model_validator
 
 from antiphon.core.budgets import Budget
 from antiphon.core.prices import Price, nano
 from antiphon.core.quotas import TIERS, Quota
-
-
-class _Table(BaseModel):
-    model_config = ConfigDict(frozen=True, extra="forbid")
+from antiphon.settings_table import Table
 
 
 def _unlimited(value: Any) -> Any:
@@ -25,7 +22,7 @@ Limit = Annotated[Annotated[int, Field(ge=0)] | None, BeforeValidator(_unlimited
 """A number, or `unlimited`, since TOML has no null."""
 
 
-class QuotaSettings(_Table):
+class QuotaSettings(Table):
     """Upper limits of a tenant: a number, 0 for none at all, or `"unlimited"`."""
 
     requests_per_month: Limit = Field(None, description="Runs; months are those of UTC.")
@@ -47,7 +44,7 @@ class TierSettings(QuotaSettings):
     already, and what is not said here stays as it is. A new tier is unlimited where nothing is said."""
 
 
-class BudgetSettings(_Table):
+class BudgetSettings(Table):
     """What may be used per day, week (from Monday) or month, in UTC. At the limit no model is called any more.
 
     Each tenant has it by itself: a budget that names only an agent limits that agent in each tenant.
@@ -77,7 +74,7 @@ class BudgetSettings(_Table):
         )
 
 
-class PriceSettings(_Table):
+class PriceSettings(Table):
     """What a model costs per million tokens, in any one currency. The cost of a model without one is unknown."""
 
     model: str = Field(description="As clients name it.")
@@ -89,7 +86,7 @@ class PriceSettings(_Table):
         return Price(self.input, self.output, self.cached)
 
 
-class UsageSettings(_Table):
+class UsageSettings(Table):
     """The record of what was used."""
 
     keep_days: int = Field(400, ge=62, description="How long the calls of models are kept for reports.")

@@ -4,16 +4,14 @@ from __future__ import annotations
 
 from typing import Literal
 
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import Field
+
+from antiphon.settings_table import Table
 
 MIB = 1024 * 1024
 
 
-class _Table(BaseModel):
-    model_config = ConfigDict(frozen=True, extra="forbid")
-
-
-class JournalSettings(_Table):
+class JournalSettings(Table):
     """How the event log of a run is kept."""
 
     mode: Literal["relaxed", "strict"] = Field(
@@ -29,7 +27,7 @@ class JournalSettings(_Table):
     )
 
 
-class BusSettings(_Table):
+class BusSettings(Table):
     """Several nodes over Redis. `lease_s` and what must agree is checked between nodes at start."""
 
     lease_s: float = Field(
@@ -58,7 +56,7 @@ class BusSettings(_Table):
     connections: int = Field(16, ge=2, description="Connections for commands; subscriptions have their own.")
 
 
-class StoreSettings(_Table):
+class StoreSettings(Table):
     """How results are kept."""
 
     retry_s: float = Field(60, ge=0, description="How long a terminal write is tried again before the run fails.")

@@ -5,7 +5,9 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any, Literal
 
-from pydantic import BaseModel, ConfigDict, Field, SecretStr, model_validator
+from pydantic import Field, SecretStr, model_validator
+
+from antiphon.settings_table import Table
 
 MIB = 1024 * 1024
 OWN_LABEL = "antiphon"
@@ -27,11 +29,7 @@ _ONLY = {
 """Keys of `[[tool]]` that belong to some kinds only."""
 
 
-class _Table(BaseModel):
-    model_config = ConfigDict(frozen=True, extra="forbid")
-
-
-class ToolSettings(_Table):
+class ToolSettings(Table):
     """A tool the server itself executes. An `mcp` tool is a whole MCP server, its name the `server_label`."""
 
     name: str = Field(pattern=_NAME)
@@ -106,7 +104,7 @@ class ToolSettings(_Table):
         return frozenset(self.headers_env.values()) | frozenset(self.env_keys)
 
 
-class ToolsSettings(_Table):
+class ToolsSettings(Table):
     """Bounds of the server's tools, and which MCP servers a request may name."""
 
     fan_out: int = Field(5, gt=0, description="Calls of one run executed at the same time.")
@@ -134,7 +132,7 @@ class ToolsSettings(_Table):
     )
 
 
-class WebSearchSettings(_Table):
+class WebSearchSettings(Table):
     """Who answers `web_search`. Without it the tool is left to the model server.
 
     `http` posts `{"query": ..., "count": ...}` to `url`, the key as a Bearer token, and reads

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from pathlib import Path
 
 import pytest
 
@@ -25,12 +24,3 @@ def valkey() -> Iterator[RedisServer]:
     """One server, where the engine makes no difference."""
     with redis_server("valkey") as server:
         yield server
-
-
-@pytest.fixture(params=["sqlite", "postgresql"])
-def place(request: pytest.FixtureRequest, tmp_path: Path) -> Path | str:
-    """Where a database of the test's own may be: a folder for SQLite, or the URL of an empty one in PostgreSQL."""
-    if request.param == "sqlite":
-        return tmp_path
-    url: str = request.getfixturevalue("postgres_url")
-    return url

@@ -278,3 +278,12 @@ def _free_port() -> int:
         with socket.socket() as probe, contextlib.suppress(OSError):
             probe.bind(("127.0.0.1", port))
             return port
+
+
+@pytest.fixture(params=["sqlite", "postgresql"])
+def place(request: pytest.FixtureRequest, tmp_path: Path) -> Path | str:
+    """Where a database of the test's own may be: a folder for SQLite, or the URL of an empty one in PostgreSQL."""
+    if request.param == "sqlite":
+        return tmp_path
+    url: str = request.getfixturevalue("postgres_url")
+    return url
