@@ -59,7 +59,7 @@ types: $(STAMPS)/test ## Check types
 
 wire: $(STAMPS)/test ## Write protocol/schema and the tables of protocol/PROTOCOL.md anew from the models
 	$(BIN)/python -m antiphon_protocol.schema && $(BIN)/python -m antiphon_protocol.tables
-	$(BIN)/python -m antiphon.settings_reference
+	$(BIN)/python -m antiphon.settings.reference
 
 lock: ## Write requirements.lock anew from pyproject.toml
 	$(PYTHON) -m venv $(STAMPS)/lock-venv && $(STAMPS)/lock-venv/bin/pip install -q uv

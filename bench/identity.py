@@ -19,7 +19,7 @@ from pathlib import Path
 
 from antiphon.clock import SystemClock
 from antiphon.governance.identity.stored_keys import StoredKeys
-from antiphon.settings_identity import IdentitySettings
+from antiphon.settings.identity import IdentitySettings
 from antiphon.store import api_keys
 from antiphon.store.api_keys import ApiKey, ApiKeys
 from antiphon.store.opening import open_store

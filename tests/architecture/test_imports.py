@@ -9,22 +9,7 @@ import pytest
 
 from tests.architecture.sources import ROOT, Source, sources
 
-SETTINGS = frozenset(
-    {
-        "settings_agents",
-        "settings_door",
-        "settings_hooks",
-        "settings_identity",
-        "settings_loop",
-        "settings_quotas",
-        "settings_storage",
-        "settings_table",
-        "settings_tools",
-    }
-)
-"""What the one tree of settings is put together from."""
-
-EVERYBODY = SETTINGS | {"", "core", "entry_loading", "errors", "hooks", "ports", "settings"}
+EVERYBODY = frozenset({"", "core", "entry_loading", "errors", "hooks", "ports", "settings"})
 """What each layer may import beside itself. The empty name is the package, for its version."""
 
 ALLOWED: dict[str, frozenset[str]] = {
@@ -46,19 +31,8 @@ FOUNDATION: dict[str, frozenset[str]] = {
     "errors": frozenset(),
     "entry_loading": frozenset({"errors"}),
     "hooks": frozenset({"core", "errors"}),
-    "settings": SETTINGS | {"errors"},
-    "settings_agents": frozenset({"core", "settings_table"}),
-    "settings_door": frozenset({"core"}),
-    "settings_hooks": frozenset({"settings_table"}),
-    "settings_identity": frozenset({"settings_table"}),
-    "settings_loop": frozenset({"core", "settings_table"}),
-    "settings_quotas": frozenset({"core", "settings_table"}),
-    "settings_table": frozenset(),
-    "settings_storage": frozenset({"settings_table"}),
-    "settings_tools": frozenset({"settings_table"}),
-    "settings_loading": frozenset({"errors", "settings"}),
+    "settings": frozenset({"core", "errors", "settings"}),
     "clock": frozenset({"ports"}),
-    "settings_reference": frozenset({"settings"}),
     "": frozenset(),
 }
 """What stands below all layers, and the little each part of it may import."""

@@ -12,7 +12,7 @@ from antiphon.bus.memory import MemoryBus, MemoryHub
 from antiphon.bus.redis.bus import RedisBus
 from antiphon.clock import SystemClock
 from antiphon.ports import Bus
-from antiphon.settings_storage import BusSettings
+from antiphon.settings.storage import BusSettings
 from tests.support.redis import RedisServer
 from tests.support.relay import Relay
 

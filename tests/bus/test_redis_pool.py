@@ -15,7 +15,7 @@ from redis.exceptions import RedisError
 from antiphon.bus.redis.address import parse_address
 from antiphon.bus.redis.connection import Connections, answering
 from antiphon.errors import BusError
-from antiphon.settings_storage import BusSettings
+from antiphon.settings.storage import BusSettings
 from tests.bus.nodes import eventually
 from tests.support.redis import RedisServer
 from tests.support.relay import DOWN, Relay

@@ -9,7 +9,7 @@ import pytest
 
 from antiphon.errors import StartupError
 from antiphon.settings import Settings
-from antiphon.settings_loading import load_settings
+from antiphon.settings.loading import load_settings
 from tests.http.calling import key_of
 
 KEY = f"[[key]]\nsha256='{key_of('x')['sha256']}'\n"

@@ -13,7 +13,7 @@ import pytest
 
 from antiphon.app import Antiphon
 from antiphon.errors import StartupError
-from antiphon.settings_loading import load_settings
+from antiphon.settings.loading import load_settings
 from tests.deploy.compose import ROOT, read_dockerfile
 from tests.support.server import running_server
 

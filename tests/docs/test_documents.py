@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 from antiphon.settings import Settings
-from antiphon.settings_reference import _model_of
+from antiphon.settings.reference import _model_of
 
 ROOT = Path(__file__).parents[2]
 SERVER = ROOT / "server" / "antiphon"
@@ -87,7 +87,7 @@ def test_configuration_examples_of_the_readme_are_valid_settings(tmp_path: Path)
 
 
 def test_the_configuration_page_is_what_the_settings_say() -> None:
-    subprocess.run([sys.executable, "-m", "antiphon.settings_reference", "--check"], check=True)
+    subprocess.run([sys.executable, "-m", "antiphon.settings.reference", "--check"], check=True)
 
 
 def test_every_setting_has_a_description_and_every_table_says_what_it_is_for() -> None:

@@ -11,7 +11,7 @@ import httpx2
 import pytest
 
 from antiphon.core.loop_detection import LoopLimits
-from antiphon.settings_loop import DetectionSettings
+from antiphon.settings.loop import DetectionSettings
 from tests.docs.test_documents import ROOT, _blocks
 from tests.support.server import running_server
 

@@ -21,7 +21,7 @@ from antiphon.governance.hooks.build import OperatorHooks, build_hooks
 from antiphon.governance.hooks.events import EVENTS
 from antiphon.hooks import ContextRequest, RunEnded, SkillDispatch
 from antiphon.settings import Settings
-from antiphon.settings_hooks import (
+from antiphon.settings.hooks import (
     ContextSettings,
     HooksSettings,
     MiddlewareSettings,

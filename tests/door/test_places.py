@@ -13,8 +13,8 @@ from websockets.exceptions import ConnectionClosed, InvalidStatus
 
 from antiphon.core.principal import Principal
 from antiphon.errors import RequestError
-from antiphon.settings import TenantSettings
-from antiphon.settings_door import DoorSettings
+from antiphon.settings.door import DoorSettings
+from antiphon.settings.tenants import TenantSettings
 from antiphon.transport.door.places import Place, Places
 from tests.http.calling import key_of, until
 from tests.http.test_door import upgrade

@@ -10,7 +10,7 @@ import pytest
 from antiphon.core.principal import Principal
 from antiphon.errors import RequestError
 from antiphon.session.rates import Pace, Rates
-from antiphon.settings_door import DoorSettings
+from antiphon.settings.door import DoorSettings
 from tests.http.calling import body, error_of, http, key_of
 from tests.ops.states import FakeClock
 from tests.support.server import running_server

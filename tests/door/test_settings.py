@@ -11,8 +11,8 @@ from pydantic import ValidationError
 from antiphon.core.token_bucket import Rate
 from antiphon.errors import StartupError
 from antiphon.settings import Settings
-from antiphon.settings_door import DoorSettings
-from antiphon.settings_loading import load_settings
+from antiphon.settings.door import DoorSettings
+from antiphon.settings.loading import load_settings
 
 
 def test_without_authentication_nothing_is_limited_unless_it_is_said() -> None:

@@ -22,7 +22,7 @@ from antiphon.core.loop_detection import (
     signatures,
     verdict,
 )
-from antiphon.settings_loop import DetectionSettings
+from antiphon.settings.loop import DetectionSettings
 
 LIMITS = LoopLimits()
 ANSWER = "I looked, and there is nothing new to tell."

@@ -13,7 +13,7 @@ from antiphon.governance.hooks.dispatch import Dispatcher
 from antiphon.governance.hooks.passage import Passage
 from antiphon.governance.middleware import Middlewares
 from antiphon.hooks import Middleware, Next, RunOutcome, RunRequest, RunStarted
-from antiphon.settings_hooks import HooksSettings
+from antiphon.settings.hooks import HooksSettings
 
 WAIT_S = 20.0
 """Longer than any machine takes: a test that needs it has failed."""

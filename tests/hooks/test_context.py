@@ -15,7 +15,7 @@ from antiphon.governance.context import ContextProviders, Gathered, Provider, Py
 from antiphon.governance.context_files import FileSource
 from antiphon.governance.hooks.calling import Calls, Failure
 from antiphon.hooks import ContextRequest
-from antiphon.settings_hooks import ContextSettings
+from antiphon.settings.hooks import ContextSettings
 from antiphon.tools.http_client import open_client
 from antiphon.tools.http_context import HttpContext
 from tests.hooks.hooking import WAIT_S, hang

@@ -18,7 +18,7 @@ from antiphon.governance.hooks.build import OperatorHooks, build_hooks
 from antiphon.hooks import ContextRequest, SkillDispatch
 from antiphon.ops.lifecycle import Lifecycle
 from antiphon.settings import Settings
-from antiphon.settings_loading import load_settings
+from antiphon.settings.loading import load_settings
 from antiphon.tools.http_client import open_client
 from antiphon.tools.http_context import HttpContext
 from tests.hooks import sample_hooks

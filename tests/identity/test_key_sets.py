@@ -12,7 +12,7 @@ import pytest
 from antiphon.errors import AntiphonError, StartupError
 from antiphon.governance.identity.build import Verifier
 from antiphon.governance.identity.key_sets import KeySet, file_reader, url_reader
-from antiphon.settings_identity import JwtSettings
+from antiphon.settings.identity import JwtSettings
 from tests.identity.signing import OTHER_RSA_KEY as OTHER_RSA
 from tests.identity.signing import RSA_KEY as RSA
 from tests.identity.signing import TurnedClock, jwk, key_set

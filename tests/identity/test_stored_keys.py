@@ -8,7 +8,7 @@ import pytest
 
 from antiphon.errors import AntiphonError, StorageError, Unauthorized
 from antiphon.governance.identity.stored_keys import StoredKeys
-from antiphon.settings_identity import IdentitySettings
+from antiphon.settings.identity import IdentitySettings
 from antiphon.store.api_keys import ApiKey
 from tests.identity.signing import TurnedClock
 

@@ -16,7 +16,7 @@ from antiphon.core.principal import Principal
 from antiphon.errors import AntiphonError, Unauthorized
 from antiphon.governance.identity.key_sets import KeySet, Secret, VerifyingKeys
 from antiphon.governance.identity.tokens import Tokens, is_token
-from antiphon.settings_identity import JwtSettings
+from antiphon.settings.identity import JwtSettings
 from tests.identity.signing import EC_KEY as EC
 from tests.identity.signing import OTHER_RSA_KEY as OTHER_RSA
 from tests.identity.signing import RSA_KEY as RSA

@@ -16,7 +16,7 @@ from antiphon.core.cursor import Epochs
 from antiphon.errors import StorageError
 from antiphon.journal.log import LogOrderError, RunLog
 from antiphon.journal.sqlite import SqliteJournal
-from antiphon.settings_storage import JournalSettings
+from antiphon.settings.storage import JournalSettings
 from antiphon.store.writer import SqliteWriter
 from tests.http.calling import begin, follow, get, script, until
 from tests.journal.logs import run_state

@@ -12,7 +12,7 @@ from antiphon.clock import SystemClock
 from antiphon.runs.compaction.compactor import Compactor
 from antiphon.runs.compaction.sealing import Sealer
 from antiphon.runs.run import Model
-from antiphon.settings import UpstreamSettings
+from antiphon.settings.upstream import UpstreamSettings
 from antiphon.upstream.echo import EchoUpstream
 
 RAW = {"context_management": [{"type": "compaction", "compact_threshold": 1000}]}

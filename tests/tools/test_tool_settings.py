@@ -8,7 +8,7 @@ import pytest
 
 from antiphon.errors import StartupError
 from antiphon.settings import Settings
-from antiphon.settings_loading import load_settings
+from antiphon.settings.loading import load_settings
 
 HTTP = "[[tool]]\nname='a'\nkind='http'\nurl='http://x'\nparameters={type='object'}\n"
 

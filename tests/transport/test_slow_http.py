@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 import uvicorn
 
-from antiphon.settings_door import DoorSettings
+from antiphon.settings.door import DoorSettings
 from antiphon.transport.fast_websocket import FastWebSocketProtocol
 from antiphon.transport.slow_http import bounded_http
 from tests.transport.endpoint import WAIT_S, serving

@@ -11,7 +11,8 @@ from typing import Any, TypeVar, cast
 import orjson
 
 from antiphon.ports import ModelCall, Upstream
-from antiphon.settings import TimeoutSettings, UpstreamSettings
+from antiphon.settings.limits import TimeoutSettings
+from antiphon.settings.upstream import UpstreamSettings
 from antiphon.upstream.chat.upstream import ChatUpstream
 from antiphon.upstream.responses import ResponsesUpstream
 

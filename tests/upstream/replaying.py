@@ -14,7 +14,8 @@ import httpx2
 import orjson
 
 from antiphon.ports import Upstream
-from antiphon.settings import TimeoutSettings, UpstreamSettings
+from antiphon.settings.limits import TimeoutSettings
+from antiphon.settings.upstream import UpstreamSettings
 from antiphon.upstream.chat.upstream import ChatUpstream
 from antiphon.upstream.responses import ResponsesUpstream
 from tests.core.runs import check_log, drive

@@ -11,7 +11,7 @@ import pytest
 
 from antiphon.errors import UpstreamError
 from antiphon.ports import ModelCall, Upstream
-from antiphon.settings import BreakerSettings, RetrySettings
+from antiphon.settings.upstream import BreakerSettings, RetrySettings
 from antiphon.upstream.resilient import ResilientUpstream
 from tests.support import stub_upstream as stub
 from tests.support.stub_upstream import Handler, StubConn, StubRequest, StubUpstream

@@ -14,7 +14,8 @@ from pydantic import ValidationError
 
 from antiphon.errors import StartupError, UpstreamError
 from antiphon.ports import ModelCall, Upstream
-from antiphon.settings import BreakerSettings, RetrySettings, Settings, UpstreamSettings
+from antiphon.settings import Settings
+from antiphon.settings.upstream import BreakerSettings, RetrySettings, UpstreamSettings
 from antiphon.upstream.build import build_upstreams
 from antiphon.upstream.router import UpstreamRouter
 from tests.support import stub_upstream as stub

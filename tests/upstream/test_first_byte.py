@@ -9,7 +9,8 @@ from contextlib import asynccontextmanager
 import pytest
 
 from antiphon.errors import UpstreamError
-from antiphon.settings import TimeoutSettings, UpstreamSettings
+from antiphon.settings.limits import TimeoutSettings
+from antiphon.settings.upstream import UpstreamSettings
 from antiphon.upstream.responses import ResponsesUpstream
 from tests.support import stub_upstream as stub
 from tests.support.stub_upstream import Handler, StubConn, StubRequest, StubUpstream

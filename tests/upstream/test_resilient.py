@@ -11,7 +11,7 @@ import pytest
 from structlog.testing import capture_logs
 
 from antiphon.errors import UpstreamError
-from antiphon.settings import BreakerSettings, RetrySettings
+from antiphon.settings.upstream import BreakerSettings, RetrySettings
 from antiphon.upstream.fallback import FallbackUpstream
 from antiphon.upstream.resilient import ResilientUpstream
 from tests.support import stub_upstream as stub

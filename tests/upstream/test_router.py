@@ -10,7 +10,8 @@ import pytest
 
 from antiphon.errors import RequestError, StartupError, UpstreamError
 from antiphon.ports import ModelCall
-from antiphon.settings import Settings, UpstreamSettings
+from antiphon.settings import Settings
+from antiphon.settings.upstream import UpstreamSettings
 from antiphon.upstream.build import build_upstreams
 from antiphon.upstream.router import UpstreamRouter
 from tests.support.stub_upstream import StubUpstream

@@ -13,7 +13,8 @@ import pytest
 from antiphon.clock import SystemClock
 from antiphon.errors import UpstreamError
 from antiphon.ports import ModelCall, Upstream
-from antiphon.settings import BreakerSettings, RetrySettings, TimeoutSettings, UpstreamSettings
+from antiphon.settings.limits import TimeoutSettings
+from antiphon.settings.upstream import BreakerSettings, RetrySettings, UpstreamSettings
 from antiphon.upstream.echo import EchoUpstream
 from antiphon.upstream.resilient import ResilientUpstream
 from antiphon.upstream.responses import ResponsesUpstream

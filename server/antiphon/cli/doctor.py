@@ -20,7 +20,8 @@ from antiphon.cli.doctor_tools import Check, tool_checks
 from antiphon.clock import SystemClock
 from antiphon.errors import AntiphonError, StartupError, UpstreamError
 from antiphon.runs.compaction.sealing import Sealer
-from antiphon.settings import Settings, UpstreamSettings
+from antiphon.settings import Settings
+from antiphon.settings.upstream import UpstreamSettings
 from antiphon.store.database import migrate
 from antiphon.store.postgres.connection import check_server, place_of
 from antiphon.store.postgres.migrating import schema_version

@@ -5,7 +5,7 @@ from __future__ import annotations
 from antiphon.cli.doctor_tools import Check, reached
 from antiphon.governance.hooks.build import build_hooks
 from antiphon.settings import Settings
-from antiphon.settings_hooks import ContextSettings, MiddlewareSettings, ObserverSettings, SkillSettings
+from antiphon.settings.hooks import ContextSettings, MiddlewareSettings, ObserverSettings, SkillSettings
 from antiphon.tools.http_context import HttpContexts
 
 _NONE = {"middleware": (), "context": (), "observer": (), "skill": ()}

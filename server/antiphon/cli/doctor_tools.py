@@ -12,7 +12,7 @@ from urllib.request import getproxies, proxy_bypass
 from antiphon.clock import SystemClock
 from antiphon.errors import StartupError, ToolError
 from antiphon.settings import Settings
-from antiphon.settings_tools import ToolSettings
+from antiphon.settings.tools import ToolSettings
 from antiphon.tools.build import build_toolbox, search_key
 
 Check = Callable[[], Awaitable[str]]

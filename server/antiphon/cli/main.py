@@ -23,7 +23,7 @@ from antiphon.core.principal import ROLES
 from antiphon.errors import StartupError
 from antiphon.server import AntiphonServer
 from antiphon.settings import Settings
-from antiphon.settings_loading import load_settings
+from antiphon.settings.loading import load_settings
 
 app = typer.Typer(
     help="Self-hosted real-time server for AI agent runs.",

@@ -17,7 +17,7 @@ from antiphon.governance.audit import Audit
 from antiphon.governance.context import ContextProviders
 from antiphon.governance.model_policy import ModelPolicy
 from antiphon.ports import Clock
-from antiphon.settings_agents import AgentOptions
+from antiphon.settings.agents import AgentOptions
 from antiphon.store import agents as stored
 
 

@@ -9,7 +9,7 @@ import orjson
 
 from antiphon.core.agent_names import DEFAULT
 from antiphon.errors import RequestError
-from antiphon.settings_agents import AgentOptions, AgentSettings
+from antiphon.settings.agents import AgentOptions, AgentSettings
 from antiphon.store.agents import StoredAgents
 
 AgentSource = Literal["user", "community", "system"]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from antiphon.settings import TenantSettings
+from antiphon.settings.tenants import TenantSettings
 
 
 class ModelPolicy:

@@ -17,7 +17,7 @@ from antiphon.core.run_state import RunState
 from antiphon.errors import StorageError
 from antiphon.journal.contract import Hint, LiveRun
 from antiphon.journal.log import RunLog
-from antiphon.settings_storage import JournalSettings
+from antiphon.settings.storage import JournalSettings
 from antiphon.store import checkpoints, records
 from antiphon.store.records import Ending, IdempotencyRecord, NewResponse, Verdict
 from antiphon.store.responses import ResponseReader

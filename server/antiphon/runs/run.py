@@ -25,7 +25,7 @@ from antiphon.governance.agents import BUILT_IN, Agent
 from antiphon.governance.hooks.passage import Passage
 from antiphon.journal.log import RunLog
 from antiphon.ports import OpenTools, Tool, Upstream
-from antiphon.settings import UpstreamSettings
+from antiphon.settings.upstream import UpstreamSettings
 
 
 @dataclass(slots=True, eq=False)

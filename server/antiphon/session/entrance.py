@@ -16,7 +16,7 @@ from antiphon.errors import AntiphonError, RequestError, Unauthorized
 from antiphon.ports import Authenticator, Credentials
 from antiphon.session.frames import command_error, error_frame
 from antiphon.session.socket import Socket, send_json
-from antiphon.settings_identity import IdentitySettings
+from antiphon.settings.identity import IdentitySettings
 
 Receive = Callable[[], Awaitable[str | bytes | None]]
 

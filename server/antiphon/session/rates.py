@@ -10,7 +10,7 @@ from antiphon.core.principal import Principal
 from antiphon.core.token_bucket import Buckets, Rate
 from antiphon.errors import RequestError
 from antiphon.ports import Clock
-from antiphon.settings_door import DoorLimits
+from antiphon.settings.door import DoorLimits
 
 _REFUSALS = Rate(per_s=1, burst=100)
 """A socket whose commands are refused oftener than this is not slowing down: it is closed."""

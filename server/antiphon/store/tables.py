@@ -127,7 +127,7 @@ agents = Table(
     metadata,
     Column("tenant", Text, primary_key=True),
     Column("name", Text, primary_key=True),
-    Column("definition", LargeBinary, nullable=False, doc="JSON, see settings_agents.py:AgentOptions"),
+    Column("definition", LargeBinary, nullable=False, doc="JSON, see settings/agents.py:AgentOptions"),
     Column("updated_at", Float, nullable=False, doc="Unix seconds"),
 )
 """What tenants stored of their own."""

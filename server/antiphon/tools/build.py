@@ -12,7 +12,7 @@ import orjson
 from antiphon.errors import StartupError
 from antiphon.ports import Clock, Tool, Toolbox, ToolSpec
 from antiphon.settings import Settings
-from antiphon.settings_tools import MIB, ToolSettings, ToolsSettings, WebSearchSettings
+from antiphon.settings.tools import MIB, ToolSettings, ToolsSettings, WebSearchSettings
 from antiphon.tools.addresses import Resolver, resolve_name
 from antiphon.tools.builtin import CurrentTime
 from antiphon.tools.credentials import Credentials, environment_of

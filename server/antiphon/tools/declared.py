@@ -9,7 +9,7 @@ from typing import Any
 from urllib.parse import SplitResult, urlsplit
 
 from antiphon.errors import RequestError
-from antiphon.settings_tools import ToolsSettings
+from antiphon.settings.tools import ToolsSettings
 from antiphon.tools.credentials import Credentials
 
 _LABEL = re.compile(r"[A-Za-z0-9_-]{1,64}")

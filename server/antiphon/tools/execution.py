@@ -15,7 +15,7 @@ import structlog
 from antiphon.core.json_input import mend_text
 from antiphon.errors import ToolError
 from antiphon.ports import Tool, ToolContext, ToolOutput, ToolSpec
-from antiphon.settings_tools import OWN_LABEL
+from antiphon.settings.tools import OWN_LABEL
 from antiphon.tools.schemas import parse_arguments
 
 log = structlog.get_logger(__name__)

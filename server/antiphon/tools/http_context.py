@@ -16,7 +16,7 @@ import orjson
 
 from antiphon.errors import ToolError
 from antiphon.hooks import ContextRequest
-from antiphon.settings_hooks import ContextSettings
+from antiphon.settings.hooks import ContextSettings
 from antiphon.tools.credentials import Credentials
 from antiphon.tools.http_client import fetch, open_client
 

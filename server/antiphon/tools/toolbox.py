@@ -13,7 +13,7 @@ from antiphon.core.model_body import bare_url
 from antiphon.core.tool_scope import EVERYTHING, ToolScope
 from antiphon.errors import RequestError
 from antiphon.ports import Clock, OpenTools, Tool, ToolList
-from antiphon.settings_tools import OWN_LABEL, ToolSettings, ToolsSettings
+from antiphon.settings.tools import OWN_LABEL, ToolSettings, ToolsSettings
 from antiphon.tools.addresses import AddressGuard, Resolver
 from antiphon.tools.credentials import Credentials
 from antiphon.tools.declared import Approval, DeclaredServer, Selection, read_domains, read_server

@@ -15,7 +15,7 @@ from antiphon.core.principal import Principal, Role
 from antiphon.core.quotas import FINAL
 from antiphon.errors import RequestError
 from antiphon.governance.accounts import Accounts
-from antiphon.settings import LimitSettings
+from antiphon.settings.limits import LimitSettings
 from antiphon.transport.body import principal_of, read_object
 from antiphon.transport.replies import Json
 

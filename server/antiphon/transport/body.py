@@ -11,7 +11,7 @@ from starlette.requests import ClientDisconnect, Request
 from antiphon.core.json_input import parse_object
 from antiphon.core.principal import Principal
 from antiphon.errors import RequestError
-from antiphon.settings import LimitSettings
+from antiphon.settings.limits import LimitSettings
 
 _DISCARD_FACTOR = 4
 _DISCARD_S = 10.0

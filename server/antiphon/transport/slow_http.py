@@ -15,7 +15,7 @@ from typing import Any, cast
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 
 from antiphon.errors import RequestError
-from antiphon.settings_door import DoorSettings
+from antiphon.settings.door import DoorSettings
 from antiphon.transport.replies import error_response
 
 _ABORT_AFTER_S = 5.0

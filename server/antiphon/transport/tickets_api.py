@@ -8,7 +8,7 @@ from starlette.routing import Route
 
 from antiphon.errors import RequestError
 from antiphon.ports import Authenticator
-from antiphon.settings import LimitSettings
+from antiphon.settings.limits import LimitSettings
 from antiphon.transport.body import principal_of, read_object
 from antiphon.transport.replies import Json
 

@@ -6,7 +6,8 @@ from pathlib import Path
 
 from antiphon.errors import StartupError
 from antiphon.ports import Clock, Upstream
-from antiphon.settings import Settings, UpstreamSettings
+from antiphon.settings import Settings
+from antiphon.settings.upstream import UpstreamSettings
 from antiphon.upstream.chat.upstream import ChatUpstream
 from antiphon.upstream.demo import DemoUpstream
 from antiphon.upstream.echo import EchoUpstream

@@ -14,7 +14,8 @@ import orjson
 from antiphon import __version__
 from antiphon.errors import StartupError, UpstreamError
 from antiphon.ports import ModelCall
-from antiphon.settings import TimeoutSettings, UpstreamSettings
+from antiphon.settings.limits import TimeoutSettings
+from antiphon.settings.upstream import UpstreamSettings
 from antiphon.upstream import failures
 from antiphon.upstream.answer import first_bytes, looks_like_events
 from antiphon.upstream.transport import AiohttpTransport

@@ -14,7 +14,7 @@ from antiphon.core.breaker import BreakerState, CircuitBreaker
 from antiphon.core.retry import RetryPolicy
 from antiphon.errors import UpstreamError
 from antiphon.ports import Clock, ModelCall, Upstream
-from antiphon.settings import BreakerSettings, RetrySettings
+from antiphon.settings.upstream import BreakerSettings, RetrySettings
 from antiphon.upstream.output import OpenAnswer, failure_in, has_ended, open_answer
 
 log = structlog.get_logger(__name__)

@@ -7,7 +7,8 @@ from collections.abc import AsyncIterator, Sequence
 import httpx2
 
 from antiphon.ports import ModelCall
-from antiphon.settings import TimeoutSettings, UpstreamSettings
+from antiphon.settings.limits import TimeoutSettings
+from antiphon.settings.upstream import UpstreamSettings
 from antiphon.upstream.answer import AnswerReader
 from antiphon.upstream.http_upstream import HttpUpstream
 

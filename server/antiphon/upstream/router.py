@@ -8,7 +8,7 @@ from typing import Any
 
 from antiphon.errors import RequestError, StartupError, UpstreamError
 from antiphon.ports import Clock, Upstream
-from antiphon.settings import UpstreamSettings
+from antiphon.settings.upstream import UpstreamSettings
 from antiphon.upstream.fallback import FallbackUpstream
 from antiphon.upstream.resilient import ResilientUpstream, UpstreamState
 

@@ -22,7 +22,7 @@ from antiphon.bus.redis.mailbox import Mailbox
 from antiphon.bus.tasks import end_tasks
 from antiphon.errors import BusError, StartupError
 from antiphon.ports import Clock
-from antiphon.settings_storage import BusSettings
+from antiphon.settings.storage import BusSettings
 
 log = structlog.get_logger(__name__)
 

@@ -19,7 +19,7 @@ from antiphon.bus.redis.address import BusAddress
 from antiphon.bus.redis.master import FixedMaster, SentinelMaster
 from antiphon.bus.redis.pool import BusConnection, CommandPool, TlsBusConnection
 from antiphon.errors import BusError, StartupError
-from antiphon.settings_storage import BusSettings
+from antiphon.settings.storage import BusSettings
 
 log = structlog.get_logger(__name__)
 

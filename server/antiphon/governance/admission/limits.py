@@ -19,7 +19,7 @@ from antiphon.core.quotas import (
 )
 from antiphon.errors import RequestError
 from antiphon.settings import Settings
-from antiphon.settings_quotas import tiers
+from antiphon.settings.quotas import tiers
 from antiphon.store.usage import Counted
 
 

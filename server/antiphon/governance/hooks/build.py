@@ -21,7 +21,7 @@ from antiphon.governance.middleware import EVENT, Middlewares
 from antiphon.governance.observers import Observers
 from antiphon.governance.skills import Skill, Skills
 from antiphon.settings import Settings
-from antiphon.settings_hooks import ContextSettings, SkillSettings
+from antiphon.settings.hooks import ContextSettings, SkillSettings
 
 _FOLDER = Path("context")
 _FOUND_SKILL_S = SkillSettings.model_fields["timeout_s"].get_default()

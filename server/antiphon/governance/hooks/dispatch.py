@@ -15,7 +15,7 @@ from antiphon.governance.hooks.calling import Calls, Failure, place_of
 from antiphon.governance.hooks.emitting import Outbox
 from antiphon.governance.hooks.events import EVENTS, IllegalDispatch, check
 from antiphon.hooks import RunEvent
-from antiphon.settings_hooks import HooksSettings
+from antiphon.settings.hooks import HooksSettings
 
 log = structlog.get_logger(__name__)
 

@@ -11,7 +11,7 @@ from antiphon.errors import StartupError
 from antiphon.governance.hooks.dispatch import Dispatcher, is_async
 from antiphon.governance.hooks.events import EVENTS, IllegalDispatch
 from antiphon.hooks import Subscriptions
-from antiphon.settings_hooks import (
+from antiphon.settings.hooks import (
     ContextSettings,
     MiddlewareSettings,
     ObserverSettings,

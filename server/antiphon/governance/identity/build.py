@@ -16,7 +16,7 @@ from antiphon.governance.identity.tickets import Tickets
 from antiphon.governance.identity.tokens import Tokens
 from antiphon.ports import Bus, Clock
 from antiphon.settings import Settings
-from antiphon.settings_identity import MIN_SECRET_BYTES, JwtSettings
+from antiphon.settings.identity import MIN_SECRET_BYTES, JwtSettings
 from antiphon.store.api_keys import ApiKeys
 from antiphon.store.reading import BoundedReader
 

@@ -6,7 +6,7 @@ import hashlib
 from collections.abc import Mapping, Sequence
 
 from antiphon.core.principal import Principal
-from antiphon.settings import KeySettings
+from antiphon.settings.tenants import KeySettings
 
 TOP_TIER = "enterprise"
 """Of a tenant that is not configured, or has none."""

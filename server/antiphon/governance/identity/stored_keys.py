@@ -14,7 +14,7 @@ from antiphon.core.principal import Principal
 from antiphon.errors import AntiphonError, StorageError, Unauthorized
 from antiphon.governance.identity.static_keys import TOP_TIER
 from antiphon.ports import Clock
-from antiphon.settings_identity import IdentitySettings
+from antiphon.settings.identity import IdentitySettings
 from antiphon.store.api_keys import ApiKey
 
 log = structlog.get_logger(__name__)

@@ -14,7 +14,7 @@ from antiphon.core.principal import ROLES, Principal, Role
 from antiphon.errors import Unauthorized
 from antiphon.governance.identity.key_sets import VerifyingKeys
 from antiphon.governance.identity.static_keys import TOP_TIER
-from antiphon.settings_identity import JwtSettings
+from antiphon.settings.identity import JwtSettings
 
 _MAX_TOKEN_BYTES = 16 * 1024
 _TENANT = re.compile(r"[A-Za-z0-9_-]{1,64}")

@@ -18,7 +18,7 @@ from antiphon.ports import Bus, Clock
 from antiphon.runs.elsewhere.remote_run import RemoteRun, state_of
 from antiphon.runs.elsewhere.tailer import Tailer
 from antiphon.runs.run import Followed, Run
-from antiphon.settings_storage import JournalSettings
+from antiphon.settings.storage import JournalSettings
 from antiphon.store.responses import ResponseReader
 
 _IDLE_S = 20.0

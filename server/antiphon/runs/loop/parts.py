@@ -14,8 +14,8 @@ from antiphon.ports import Clock, Toolbox
 from antiphon.runs.compaction.compactor import Compactor
 from antiphon.runs.held.calls import HeldRuns
 from antiphon.runs.loop.ending import RunEnder
-from antiphon.settings_loop import LoopSettings
-from antiphon.settings_tools import ToolsSettings
+from antiphon.settings.loop import LoopSettings
+from antiphon.settings.tools import ToolsSettings
 
 
 @dataclass(slots=True)

@@ -16,8 +16,8 @@ from antiphon.governance.context import ContextProviders
 from antiphon.governance.model_policy import ModelPolicy
 from antiphon.ports import Toolbox
 from antiphon.runs.run import Create, Model
-from antiphon.settings import TenantSettings
-from antiphon.settings_tools import OWN_LABEL
+from antiphon.settings.tenants import TenantSettings
+from antiphon.settings.tools import OWN_LABEL
 from antiphon.upstream.chat.request import check_chat_body
 from antiphon.upstream.router import UpstreamRouter, no_model
 

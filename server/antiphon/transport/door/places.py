@@ -14,8 +14,8 @@ from antiphon.core.token_bucket import Buckets
 from antiphon.errors import RequestError
 from antiphon.ports import Clock
 from antiphon.session.rates import too_fast
-from antiphon.settings import TenantSettings
-from antiphon.settings_door import DoorLimits
+from antiphon.settings.door import DoorLimits
+from antiphon.settings.tenants import TenantSettings
 
 
 class Places:

@@ -10,7 +10,8 @@ import orjson
 
 from antiphon.errors import RequestError, UpstreamError
 from antiphon.ports import ModelCall
-from antiphon.settings import TimeoutSettings, UpstreamSettings
+from antiphon.settings.limits import TimeoutSettings
+from antiphon.settings.upstream import UpstreamSettings
 from antiphon.upstream.chat.request import chat_body, limit_field
 from antiphon.upstream.chat.stream import ChatStream
 from antiphon.upstream.chat.tools import ChatTools

@@ -7,7 +7,7 @@ from typing import Literal
 
 from pydantic import Field, SecretStr, model_validator
 
-from antiphon.settings_table import Table
+from antiphon.settings.table import Table
 
 MIN_SECRET_BYTES = 32
 """RFC 7518, 3.2: a key of HS256 is at least as long as its hash."""

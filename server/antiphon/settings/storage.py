@@ -6,7 +6,7 @@ from typing import Literal
 
 from pydantic import Field
 
-from antiphon.settings_table import Table
+from antiphon.settings.table import Table
 
 MIB = 1024 * 1024
 

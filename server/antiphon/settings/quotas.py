@@ -11,7 +11,7 @@ from pydantic import BeforeValidator, Field, model_validator
 from antiphon.core.budgets import Budget
 from antiphon.core.prices import Price, nano
 from antiphon.core.quotas import TIERS, Quota
-from antiphon.settings_table import Table
+from antiphon.settings.table import Table
 
 
 def _unlimited(value: Any) -> Any:

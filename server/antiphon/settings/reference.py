@@ -9,13 +9,13 @@ from typing import Any, get_args
 
 from pydantic import BaseModel
 
-from antiphon.settings import Settings
+from antiphon.settings.tree import Settings
 
-PAGE = Path(__file__).parents[2] / "docs" / "configuration.md"
+PAGE = Path(__file__).parents[3] / "docs" / "configuration.md"
 
 _HEAD = """# Configuration
 
-Made from `server/antiphon/settings.py` by `make wire`; do not edit.
+Made from `server/antiphon/settings/` by `make wire`; do not edit.
 
 Values come from flags, then environment variables, then `antiphon.toml` (the file named by `--config` or
 `ANTIPHON_CONFIG`, else the one in the working folder, else in the data folder). Unknown keys are errors.

@@ -16,135 +16,26 @@ from pydantic_settings import (
 )
 
 from antiphon.errors import StartupError
-from antiphon.settings_agents import AgentSettings, check_agents
-from antiphon.settings_door import DoorLimits, DoorSettings, Networks, WebOrigins
-from antiphon.settings_hooks import Contexts, HooksSettings, Middlewares, Observers, Skills
-from antiphon.settings_identity import IdentitySettings, JwtSettings
-from antiphon.settings_loop import LoopSettings
-from antiphon.settings_quotas import (
+from antiphon.settings.agents import AgentSettings, check_agents
+from antiphon.settings.door import DoorLimits, DoorSettings, Networks, WebOrigins
+from antiphon.settings.hooks import Contexts, HooksSettings, Middlewares, Observers, Skills
+from antiphon.settings.identity import IdentitySettings, JwtSettings
+from antiphon.settings.limits import LimitSettings, TimeoutSettings
+from antiphon.settings.loop import LoopSettings
+from antiphon.settings.quotas import (
     BudgetSettings,
     PriceSettings,
-    QuotaSettings,
     TierSettings,
     UsageSettings,
     check_quotas,
 )
-from antiphon.settings_storage import MIB, BusSettings, JournalSettings, StoreSettings
-from antiphon.settings_table import Table
-from antiphon.settings_tools import ToolSettings, ToolsSettings, WebSearchSettings
+from antiphon.settings.storage import BusSettings, JournalSettings, StoreSettings
+from antiphon.settings.tenants import KeySettings, TenantSettings
+from antiphon.settings.tools import ToolSettings, ToolsSettings, WebSearchSettings
+from antiphon.settings.upstream import BreakerSettings, RetrySettings, UpstreamSettings
 
 _SQLITE = "sqlite:///"
 _POSTGRESQL = ("postgresql://", "postgres://")
-
-
-class LimitSettings(Table):
-    """Bounds that protect everybody from one client. Each refusal names its limit."""
-
-    max_message_bytes: int = Field(64 * MIB, gt=0)
-    max_body_bytes: int = Field(64 * MIB, gt=0)
-    json_depth: int = Field(128, gt=0, description="Nesting of arrays and objects in what clients send.")
-    running_per_connection: int = Field(16, gt=0)
-    named_lanes: int = Field(32, gt=0)
-    queued_per_connection: int = Field(1024, gt=0, description="Creates that wait for their turn.")
-    attachments_per_connection: int = Field(256, gt=0)
-    bad_frames_per_minute: int = Field(20, gt=0)
-    outbox_bytes: int = Field(
-        1 * MIB, gt=0, description="Unsent bytes of a connection before attachments are parked."
-    )
-    upstream_event_bytes: int = Field(16 * MIB, gt=0, description="Largest single event read from an upstream.")
-    private_input_urls: Literal["refuse", "allow"] | None = Field(
-        None,
-        description="URLs of images and files in inputs that lead to this network: an upstream in it would fetch "
-        "them. Absent: refused where authentication is required.",
-    )
-
-
-class TimeoutSettings(Table):
-    """Every wait has an end."""
-
-    keepalive_s: float = Field(15, gt=0, description="Silence on a running lane before a keepalive frame.")
-    ping_interval_s: float = Field(20, gt=0)
-    ping_timeout_s: float = Field(20, gt=0)
-    connection_age_s: float = Field(3600, gt=0)
-    connection_grace_s: float = Field(60, ge=0, description="For running turns after the connection's age.")
-    stalled_socket_s: float = Field(15, gt=0, description="A socket that takes no byte for this long is closed.")
-    http_abandon_s: float = Field(
-        60,
-        ge=0,
-        description="A plain HTTP run nobody listens to is cancelled after it, unless it holds its calls.",
-    )
-    drain_pause_s: float = Field(
-        0, ge=0, description="From failing readiness to refusing work, for load balancers."
-    )
-    drain_s: float = Field(30, ge=0, description="What running turns get at shutdown.")
-    upstream_connect_s: float = Field(10, gt=0)
-    upstream_first_byte_s: float | None = Field(
-        None, gt=0, description="From a call to the first byte of its answer; absent: as `upstream_idle_s`."
-    )
-    upstream_idle_s: float = Field(300, gt=0, description="Longest silence of an upstream in mid-answer.")
-    claim_lease_s: float = Field(30, gt=0, description="How long a claim of a held call lasts unless renewed.")
-
-
-class RetrySettings(Table):
-    """A failed call of a model is made again, as long as nothing of its answer was delivered."""
-
-    max_attempts: int = Field(3, ge=1, le=20, description="Calls in all; 1 repeats nothing.")
-    base_ms: float = Field(500, ge=0, description="Upper end of the first random wait; it doubles each time.")
-    max_wait_s: float = Field(8, ge=0, description="Where it stops doubling.")
-    retry_after_max_s: float = Field(
-        20, ge=0, description="An upstream whose Retry-After is longer fails the call at once."
-    )
-
-
-class BreakerSettings(Table):
-    """An upstream that keeps failing is left alone for a while, then one call probes it."""
-
-    failures: int = Field(5, ge=1, description="Failures in a row after which it is not asked any more.")
-    open_s: float = Field(30, gt=0, description="How long.")
-
-
-class UpstreamSettings(Table):
-    """A model server. `key` is a secret; prefer `key_env`, the name of a variable that holds it."""
-
-    name: str
-    url: str
-    api: Literal["responses", "chat"] = Field("responses", description="`responses`, or `chat`.")
-    key: SecretStr | None = None
-    key_env: str | None = None
-    models: tuple[str, ...] | None = Field(None, description="Absent: asked from /models.")
-    caller_key: bool = Field(False, description="Callers may bring their own token for this upstream.")
-    native_tools: tuple[str, ...] | None = Field(
-        None,
-        description="Tool types it executes itself, such as `web_search`. Absent: all with `responses`, none with "
-        "`chat`.",
-    )
-    ignore_tools: tuple[str, ...] = Field(
-        (), description="Tool types that are left out of a request where nobody here has them, instead of refused."
-    )
-    native_compaction: bool = Field(False, description="It compacts histories itself; the server leaves it to it.")
-
-
-class TenantSettings(Table):
-    id: str = Field(pattern=r"^[A-Za-z0-9_-]{1,64}$")
-    tier: str = "enterprise"
-    models: tuple[str, ...] | None = Field(None, description="Absent: every model; empty: none.")
-    tools: tuple[str, ...] | None = Field(
-        None,
-        description="Tools of the server, and types of tools of the upstream, that its runs may have, as in "
-        "`[[agent]]`. Absent: all; empty: none.",
-    )
-    sockets: int | None = Field(None, ge=0, description="Open sockets on each node. Absent: no limit of its own.")
-    quotas: QuotaSettings = Field(QuotaSettings(), description="In place of single numbers of its tier.")
-
-
-class KeySettings(Table):
-    """A static API key. `sha256`: hex digest of the key; the key itself is never in the file."""
-
-    sha256: str = Field(pattern=r"^[0-9a-f]{64}$")
-    name: str | None = None
-    user: str | None = None
-    tenant: str = Field("default", pattern=r"^[A-Za-z0-9_-]{1,64}$")
-    role: Literal["viewer", "driver", "operator", "admin"] = "driver"
 
 
 class Settings(BaseSettings):

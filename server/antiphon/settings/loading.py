@@ -11,7 +11,7 @@ from pydantic import ValidationError
 from pydantic_settings import SettingsConfigDict, SettingsError
 
 from antiphon.errors import StartupError
-from antiphon.settings import Settings
+from antiphon.settings.tree import Settings
 
 _OTHER_VARIABLES = frozenset(
     {"ANTIPHON_CONFIG", "ANTIPHON_URL", "ANTIPHON_API_KEY", "ANTIPHON_MODEL", "ANTIPHON_TEST_URL"}

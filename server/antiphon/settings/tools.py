@@ -7,7 +7,7 @@ from typing import Any, Literal
 
 from pydantic import Field, SecretStr, model_validator
 
-from antiphon.settings_table import Table
+from antiphon.settings.table import Table
 
 MIB = 1024 * 1024
 OWN_LABEL = "antiphon"

@@ -8,7 +8,7 @@ from typing import Annotated, Literal
 from pydantic import Field, model_validator
 
 from antiphon.core.agent_names import AGENT_NAME, DEFAULT
-from antiphon.settings_table import Table
+from antiphon.settings.table import Table
 
 _Name = Annotated[str, Field(min_length=1, max_length=256)]
 _Label = Annotated[str, Field(max_length=64)]

@@ -5,7 +5,7 @@ from __future__ import annotations
 from pydantic import Field, model_validator
 
 from antiphon.core.loop_detection import LoopLimits
-from antiphon.settings_table import Table
+from antiphon.settings.table import Table
 
 
 class DetectionSettings(Table):

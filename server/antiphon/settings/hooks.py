@@ -8,7 +8,7 @@ from typing import Annotated, Any, Literal, TypeVar
 
 from pydantic import AfterValidator, Field, model_validator
 
-from antiphon.settings_table import Table
+from antiphon.settings.table import Table
 
 _NAME = r"^[A-Za-z0-9_.-]{1,64}$"
 _ONLY = {"entry": "python", "options": "python", "path": "file", "url": "http", "headers_env": "http"}
