@@ -8,6 +8,9 @@ Behind the server stands `mock_upstream.py`, whose directive travels in the user
     load.py idle       --url ... --sockets 1000          memory per idle socket
     load.py held       --url ... --sockets 100 --store   answers to held calls: from client to model
     load.py waiting    --url ... --sockets 1000 --store  memory and CPU of runs that wait for a tool
+    load.py viewers    --url ... --sockets 1000 --rate 10   one run on so many sockets
+    load.py dashboards --url ... --sockets 1000 --rate 2    one feed on so many, and runs that begin and end
+    load.py stalled    --url ... --sockets 100 --deltas 60000   what viewers that never read do to a run
     load.py paced --wire sse --url http://127.0.0.1:MOCK/v1/responses   straight to the mock: the rig's floor
 
 Prints one JSON object. Everything ends by itself: `--seconds` are measured, `--timeout-s` bounds the rest.
@@ -24,6 +27,7 @@ import orjson
 import uvloop
 from load_clients import Tally, Turn, TurnClient, connect
 from load_held import run_held, run_waiting
+from load_viewers import run_dashboards, run_stalled, run_viewers
 from load_window import CpuWindow, Result, meter, quantiles_ms, raise_priority
 from process_meter import raise_open_files_limit, rss_bytes
 
@@ -127,19 +131,31 @@ MODES = {
     "idle": run_idle,
     "held": run_held,
     "waiting": run_waiting,
+    "viewers": run_viewers,
+    "dashboards": run_dashboards,
+    "stalled": run_stalled,
 }
+CONNECTING_S = 6.0
+"""A watched run goes on at least so long before it is measured, so that all viewers are there."""
 
 
 async def run(args: argparse.Namespace) -> Result:
     """Run one mode and add what went wrong."""
-    deltas = {"turns": 1, "idle": 1, "paced": round(args.rate * (args.seconds + args.warm_up_s))}
+    deltas = {
+        "turns": 1,
+        "idle": 1,
+        "dashboards": 1,
+        "paced": round(args.rate * (args.seconds + args.warm_up_s)),
+        "viewers": round(args.rate * (args.seconds + args.warm_up_s + CONNECTING_S)),
+    }
+    paced = args.mode in ("paced", "viewers")
     turn = Turn(
         urls=tuple(args.url),
         model=args.model,
         deltas=deltas.get(args.mode, args.deltas),
-        rate=args.rate if args.mode == "paced" else 0,
-        stamps=args.mode == "paced",
-        per_chunk=1 if args.mode == "paced" else args.per_chunk,
+        rate=args.rate if paced else 0,
+        stamps=paced,
+        per_chunk=1 if paced else args.per_chunk,
         store=args.store,
         repeat=args.mode in ("throughput", "turns"),
     )

@@ -61,6 +61,11 @@ class Profile:
     waiting_runs: int = 1000
     translated: int = 100_000
     """Deltas in each line of the translation."""
+    watchers: int = 1000
+    """Sockets on one run, and on one feed."""
+    watched_s: float = 5
+    stalled: int = 100
+    stalled_deltas: int = 100_000
     rig: bool = True
 
 
@@ -75,6 +80,7 @@ QUICK = Profile(
     warm_up_s=0.3,
     waiting_runs=300,
     translated=20_000,
+    watched_s=3,
 )
 SMOKE = Profile(
     1,
@@ -86,6 +92,10 @@ SMOKE = Profile(
     warm_up_s=0.1,
     waiting_runs=20,
     translated=1000,
+    watchers=20,
+    watched_s=1,
+    stalled=5,
+    stalled_deltas=2000,
     rig=False,
 )
 
@@ -156,6 +166,45 @@ def _waiting(profile: Profile, attached: bool) -> Measure:
     )
 
 
+def _watched(profile: Profile, mode: str, what: str, rate: float) -> Measure:
+    """One thing shown to many sockets."""
+    watchers = str(profile.watchers)
+    return Measure(
+        mode,
+        (
+            mode,
+            "--sockets",
+            watchers,
+            "--rate",
+            str(rate),
+            "--seconds",
+            str(profile.watched_s),
+            "--timeout-s",
+            "60",
+        ),
+        (
+            Figure(f"{mode}.cpu", f"CPU per delivered frame, {what}", "cpu_us_per_event", "µs", 2),
+            Figure(f"{mode}.rate", f"frames/s, {what}", "events_per_s", "1/s", 0, "none"),
+            Figure(f"{mode}.p50", f"delivery p50, {what}", "delivery_ms.p50", "ms", 2),
+            Figure(f"{mode}.p99", f"delivery p99, {what}", "delivery_ms.p99", "ms", 2),
+        ),
+        ours_only=True,
+        fresh=True,
+    )
+
+
+def _stalled(profile: Profile) -> Measure:
+    viewers, deltas = str(profile.stalled), str(profile.stalled_deltas)
+    title = f"a run with {viewers} viewers that never read costs more by"
+    return Measure(
+        "stalled",
+        ("stalled", "--sockets", viewers, "--deltas", deltas, "--store", "--timeout-s", "60"),
+        (Figure("stalled.slowed", title, "slowed_percent", "%", 1, at_most=2),),
+        ours_only=True,
+        fresh=True,
+    )
+
+
 def _translation(profile: Profile) -> Measure:
     kinds = ("text", "reasoning", "arguments")
     title = "translating Chat Completions, per delta of"
@@ -204,5 +253,8 @@ def all_measures(profile: Profile) -> list[Measure]:
         _held(store=False),
         _waiting(profile, attached=False),
         _waiting(profile, attached=True),
+        _watched(profile, "viewers", f"one run on {profile.watchers} sockets", rate=10),
+        _watched(profile, "dashboards", f"one feed on {profile.watchers} dashboards", rate=2),
+        _stalled(profile),
         _translation(profile),
     ]
