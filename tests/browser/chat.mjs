@@ -1,7 +1,7 @@
 /**
- * node chat.mjs <scenario> <url of the server>
+ * node chat.mjs <url of the server> <scenario>...
  *
- * Runs one scenario in a fresh browser profile and exits with 0 if the page did what it should. A
+ * Plays scenarios in one browser, each in a profile of its own, and exits with 0 if the page did what it should. A
  * scenario may ask its caller for something (a line on stdout) and is answered with a line on stdin.
  */
 import { createInterface } from 'node:readline';
@@ -9,28 +9,52 @@ import { basics } from './scenarios_basics.mjs';
 import { behindRelay, continuity } from './scenarios_continuity.mjs';
 import { failures } from './scenarios_failures.mjs';
 import { questions } from './scenarios_questions.mjs';
+import { sharing } from './scenarios_sharing.mjs';
 import { Tab, launch } from './tab.mjs';
 
-const SCENARIOS = { ...basics, ...continuity, ...failures, ...questions };
-const [name, url] = process.argv.slice(2);
+const SCENARIOS = { ...basics, ...continuity, ...failures, ...questions, ...sharing };
+const [, , first, ...names] = process.argv;
+/** Of the server as it is now. */
+let url = first;
 
 const answers = createInterface({ input: process.stdin })[Symbol.asyncIterator]();
-/** @param {string} wish @returns {Promise<string>} */
-async function ask(wish) {
-  console.log(wish);
-  return (await answers.next()).value;
+/** Starts the server anew. @returns {Promise<string>} its new address */
+async function restart() {
+  console.log('restart');
+  url = (await answers.next()).value;
+  return url;
 }
 
 const browser = await launch();
-/** @type {Tab[]} */
-const tabs = [];
-try {
-  const context = await browser.newContext({ locale: 'en-GB', timezoneId: 'Europe/Vienna' });
+const profile = () => browser.newContext({ locale: 'en-GB', timezoneId: 'Europe/Vienna' });
+
+/** @param {string} name */
+async function play(name) {
+  const context = await profile();
+  /** @type {Tab[]} */
+  const tabs = [];
   const another = async () => tabs[tabs.push(await Tab.in(context)) - 1];
-  await SCENARIOS[name]({ tab: await another(), context, url: `${url}/`, another, ask, behindRelay });
-} catch (error) {
-  for (const tab of tabs) console.error(await tab.describe());
-  throw error;
+  /** A tab of somebody else, whose browser knows nothing. */
+  const elsewhere = async () => tabs[tabs.push(await Tab.in(await profile())) - 1];
+  try {
+    await SCENARIOS[name]({ tab: await another(), context, url: `${url}/`, another, elsewhere, restart, behindRelay });
+    return true;
+  } catch (error) {
+    console.error(`\n${name}: ${error.stack ?? error}`);
+    for (const tab of tabs) console.error(await tab.describe().catch(String));
+    return false;
+  } finally {
+    for (const tab of tabs) await tab.page.context().close();
+  }
+}
+
+try {
+  const failed = [];
+  for (const name of names) if (!(await play(name))) failed.push(name);
+  if (failed.length) {
+    console.error(`failed: ${failed.join(', ')}`);
+    process.exitCode = 1;
+  }
 } finally {
   process.stdin.destroy();
   await browser.close();

@@ -51,12 +51,12 @@ export const continuity = {
       relay.down();
       await tab.until(() => !document.querySelector('#banner').hidden);
       await tab.says('#activity', 'Waiting for the connection');
-      await tab.says('#connection', 'Reconnecting in');
+      await tab.says('#connection', 'Reconnecting');
       relay.up();
       await tab.says('#connection', 'Connected');
       await tab.done();
       await tab.matchesServer();
-      assert.equal((await tab.turns()).length, 1);
+      assert.equal((await tab.runs()).length, 1);
       assert.ok(await tab.page.isHidden('#banner'));
     });
     tab.assertClean(NETWORK_NOISE);
@@ -96,7 +96,7 @@ export const continuity = {
     await behindRelay(url, async (relay) => {
       await tab.open(relay.url, { model: 'antiphon/echo' });
       relay.down();
-      await tab.says('#connection', 'Reconnecting in');
+      await tab.says('#connection', 'Reconnecting');
       await tab.send('asked in the dark');
       await tab.says('#activity', 'Waiting for the connection');
       await tab.page.close();
@@ -111,12 +111,12 @@ export const continuity = {
     tab.assertClean(NETWORK_NOISE);
   },
 
-  async a_killed_server_is_told_truthfully_and_can_be_asked_again({ tab, url, ask }) {
+  async a_killed_server_is_told_truthfully_and_can_be_asked_again({ tab, url, restart }) {
     await behindRelay(url, async (relay) => {
       await tab.open(relay.url, { model: PATIENT });
       await tab.send('Tell me a story.');
       await tab.hasWritten(60);
-      relay.target(await ask('restart'));
+      relay.target(await restart());
       await tab.done(1, 'failed');
       const response = await tab.response();
       assert.equal(response.status, 'failed');

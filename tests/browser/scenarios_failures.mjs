@@ -6,9 +6,9 @@ export const failures = {
     await tab.open(url, { model: 'nobody/knows-it' });
     await tab.send('Hello?');
     await tab.done(1, 'refused');
-    const [{ problem }] = await tab.turns();
-    assert.equal(problem.code, 'model_not_found');
-    await tab.says('.outcome', problem.message);
+    await tab.says('.outcome', "There is no model 'nobody/knows-it' here.");
+    await tab.says('.outcome', 'Choose another model above.');
+    await tab.says('.outcome code', 'model_not_found');
     await tab.page.selectOption('#model', 'antiphon/echo');
     await tab.page.click('.outcome button');
     await tab.done();
@@ -34,36 +34,34 @@ export const failures = {
     await tab.open(url, { model: 'antiphon/echo' });
     await tab.send('first');
     await tab.done();
-    const [{ responseId }] = await tab.turns();
-    const deleted = await tab.page.request.delete(`${url}v1/responses/${responseId}`);
+    await tab.send('second');
+    await tab.done(2);
+    const [run] = await tab.runs();
+    const deleted = await tab.page.request.delete(`${url}v1/responses/${run}`);
     assert.equal(deleted.status(), 200);
     // Another connection, which cannot remember the response.
     await tab.reload();
-    await tab.send('second');
+    await tab.done(1);
+    await tab.send('third');
     await tab.done(2, 'refused');
     const button = tab.page.locator('.outcome button');
     assert.equal(await button.textContent(), 'Continue in a new conversation');
     await button.click();
     await tab.done(1);
-    assert.deepEqual(await tab.answers(), ['second']);
+    assert.deepEqual(await tab.answers(), ['third']);
     await tab.says('.carried', '2 messages were sent along');
     assert.equal(await tab.page.locator('.entry').count(), 2);
     tab.assertClean();
   },
 
-  async an_answer_that_the_server_lost_is_said_to_be_gone({ tab, url }) {
-    await tab.open(url, { model: 'antiphon/echo' });
-    await tab.send('first');
+  async a_conversation_that_the_server_has_no_more_is_said_to_be_gone({ tab, url }) {
+    await tab.page.goto(`${url}?conversation=conv_${'0'.repeat(32)}`);
+    await tab.says('#trouble', 'There is no such conversation here, or it is not for you to see.');
+    assert.ok(await tab.page.isDisabled('#draft'));
+    await tab.page.selectOption('#model', 'antiphon/echo');
+    await tab.page.click('#new');
+    await tab.send('Hello?');
     await tab.done();
-    await tab.page.evaluate(() => {
-      const key = Object.keys(localStorage).find((name) => name.startsWith('antiphon.1.turn.'));
-      const turn = JSON.parse(localStorage.getItem(key));
-      const unknown = { responseId: `resp_${'0'.repeat(32)}`, status: 'running', epoch: null };
-      localStorage.setItem(key, JSON.stringify({ ...turn, ...unknown }));
-    });
-    await tab.reload();
-    await tab.done(1, 'lost');
-    await tab.says('.outcome', 'The server no longer has this answer.');
     tab.assertClean(/404/);
   },
 

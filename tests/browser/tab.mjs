@@ -22,7 +22,7 @@ export class Tab {
 
   /** @param {import('playwright-core').BrowserContext} context */
   static async in(context) {
-    const tab = new Tab();
+    const tab = new this();
     tab.page = await context.newPage();
     tab.page.setDefaultTimeout(LIMIT_MS);
     tab.page.on('console', (message) => {
@@ -86,21 +86,27 @@ export class Tab {
     return this.page.$$eval('.answer', (found) => found.map((answer) => answer.textContent));
   }
 
-  /** The turns of the conversation as the page keeps them. @returns {Promise<any[]>} */
-  turns() {
-    return this.page.evaluate(() => {
-      const prefix = `antiphon.1.turn.${sessionStorage.getItem('antiphon.current')}.`;
-      const keys = Object.keys(localStorage).filter((key) => key.startsWith(prefix));
-      return keys.map((key) => JSON.parse(localStorage.getItem(key))).sort((a, b) => a.createdAt - b.createdAt);
-    });
+  /** The runs of the turns on the page, oldest first. @returns {Promise<string[]>} */
+  runs() {
+    return this.page.$$eval('.turn', (turns) => turns.map(({ dataset }) => dataset.run));
   }
 
-  /** The response of the last turn, as the server has it. */
-  async response() {
-    const { responseId } = (await this.turns()).at(-1);
-    const answer = await this.page.request.get(new URL(`/v1/responses/${responseId}`, this.page.url()).href);
-    assert.equal(answer.status(), 200);
+  /** What the server says at a path. @param {string} path */
+  async get(path) {
+    const answer = await this.page.request.get(new URL(path, this.page.url()).href);
+    assert.equal(answer.status(), 200, path);
     return answer.json();
+  }
+
+  /** A response, that of the last turn by default, as the server has it. @param {string} [run] */
+  async response(run) {
+    return this.get(`/v1/responses/${run ?? (await this.runs()).at(-1)}`);
+  }
+
+  /** The link of the conversation on the page. */
+  async link() {
+    await this.until(() => new URL(location.href).searchParams.get('conversation'));
+    return this.page.url();
   }
 
   /** What was shown of the last answer is what the server has, once. */
@@ -108,7 +114,6 @@ export class Tab {
     const wanted = textOf(await this.response());
     assert.ok(wanted.length > 0, 'the server has a text');
     assert.equal((await this.answers()).at(-1), wanted);
-    assert.equal(textOf({ output: (await this.turns()).at(-1).items }), wanted);
   }
 
   /** The texts of all messages of the last answer are those that the server has. */

@@ -1,7 +1,7 @@
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
-import { inlines, safeHref } from '../../server/antiphon/pages/js/inline.js';
-import { blocks } from '../../server/antiphon/pages/js/markdown.js';
+import { inlines, safeHref } from '../../server/antiphon/pages/js/chat/inline.js';
+import { blocks } from '../../server/antiphon/pages/js/chat/markdown.js';
 
 const kinds = (text) => blocks(text).map(({ kind }) => kind);
 

@@ -1,27 +1,24 @@
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
-import { addTurn, newConversation } from '../../server/antiphon/pages/js/conversation.js';
-import { activityWords, connectionWords, outcomeWords } from '../../server/antiphon/pages/js/status.js';
+import { activityWords, outcomeWords } from '../../server/antiphon/pages/js/chat/status.js';
+import { connectionWords } from '../../server/antiphon/pages/js/shared/status_line.js';
 import { aTurn } from './support.mjs';
 
-function says(fields, isConnected = true) {
-  const conversation = newConversation('c1', 'm', 0);
-  addTurn(conversation, aTurn(fields));
-  return activityWords(conversation, isConnected)?.text ?? null;
-}
+const says = (fields, isConnected = true) => activityWords(aTurn(fields), isConnected)?.text ?? null;
 
-test('the connection is described, with a countdown while it waits', () => {
-  const state = (phase, retryAt = null) => connectionWords({ phase, retryAt, reason: null }, true, 1_000).text;
-  assert.equal(state('open'), 'Connected');
-  assert.equal(state('connecting'), 'Connecting…');
-  assert.equal(state('waiting', 5_200), 'Reconnecting in 5 s');
-  assert.equal(state('waiting', 900), 'Reconnecting in 1 s');
-  assert.equal(state('locked'), 'Key needed');
-  assert.equal(connectionWords({ phase: 'waiting', retryAt: 9, reason: null }, false, 0).text, 'Offline');
+test('the connection is described as it is, whatever bars the way', () => {
+  const words = (status, barred = null, isOnline = true) => connectionWords(status, barred, isOnline).text;
+  assert.equal(words('open'), 'Connected');
+  assert.equal(words('connecting'), 'Connecting…');
+  assert.equal(words('reconnecting'), 'Reconnecting…');
+  assert.equal(words('reconnecting', null, false), 'Offline');
+  assert.equal(words('fallback'), 'Connected without a socket');
+  assert.equal(words('closed', 'locked'), 'Key needed');
+  assert.equal(words('closed', 'refused'), 'Not connected');
 });
 
 test('what is going on has a word at every stage', () => {
-  const running = { status: 'running', responseId: 'resp_1' };
+  const running = { status: 'running', runId: 'resp_1' };
   assert.equal(says({}), 'Sending…');
   assert.equal(says({}, false), 'Waiting for the connection…');
   assert.equal(says(running), 'Thinking…');
@@ -50,4 +47,14 @@ test('an end that is not a plain answer is explained', () => {
     text: 'Why.',
     code: 'x',
   });
+});
+
+test('a problem says what can be done about it, and a stop by somebody else is theirs', () => {
+  const words = (fields) => outcomeWords(aTurn(fields)).text;
+  const problem = { code: 'model_not_found', message: 'No such model.' };
+  assert.equal(words({ status: 'refused', problem }), 'No such model. Choose another model above.');
+  const stopped = { status: 'cancelled', author: 'user:anna' };
+  assert.equal(words({ ...stopped, stoppedBy: 'user:anna' }), 'This answer was stopped.');
+  assert.equal(words({ ...stopped, stoppedBy: 'key:bob' }), 'This answer was stopped by bob.');
+  assert.equal(words({ ...stopped, stoppedBy: 'system:stopped' }), 'The server stopped this answer.');
 });

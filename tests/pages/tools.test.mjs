@@ -1,25 +1,21 @@
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
-import { questionOf, runTool, runsHere } from '../../server/antiphon/pages/js/tools.js';
+import { localTime, questionOf } from '../../server/antiphon/pages/js/chat/tools.js';
 
 const NOON = new Date('2026-11-30T12:00:00Z');
-const time = (given) => JSON.parse(runTool({ type: 'function_call', name: 'get_local_time', arguments: given }, NOON));
+const time = (given) => localTime(given, NOON);
 
 test('the local time is told for the zone that was named', () => {
-  const { local_time, timezone } = time('{"timezone":"Asia/Tokyo"}');
+  const { local_time, timezone } = time({ timezone: 'Asia/Tokyo' });
   // Punctuation differs between versions of the locale data.
   assert.match(local_time, /^Monday,? 30 November 2026\b.*\b21:00:00 GMT\+9$/);
   assert.equal(timezone, 'Asia/Tokyo');
+  assert.throws(() => time({ timezone: 'Nowhere/Land' }), RangeError);
 });
 
 test('without a zone it is the time where the person is', () => {
   const here = Intl.DateTimeFormat().resolvedOptions().timeZone;
-  for (const given of ['', '{}', '{"timezone":null}', '{"timezone":""}']) assert.equal(time(given).timezone, here);
-});
-
-test('a call that cannot be served still gets a result that says so', () => {
-  for (const given of ['{', '[1', 'null', '"x"', '{"timezone":"Nowhere/Land"}']) assert.match(time(given).error, /./);
-  assert.match(runTool({ type: 'function_call', name: 'launch', arguments: '{}' }, NOON), /no tool named launch/);
+  for (const given of [{}, null, 'x', { timezone: null }, { timezone: '' }]) assert.equal(time(given).timezone, here);
 });
 
 test('a question is read with its choices, each once, and shown as it came if it cannot be read', () => {
@@ -33,7 +29,9 @@ test('a question is read with its choices, each once, and shown as it came if it
   assert.deepEqual(read('{broken'), { question: '{broken', choices: [] });
 });
 
-test('the page answers its clock by itself and leaves questions to the person', () => {
-  const call = (name, type = 'function_call') => runsHere({ type, name });
-  assert.deepEqual([call('get_local_time'), call('ask_person'), call('get_local_time', 'mcp_call')], [true, false, false]);
+test('the text of a person is asked for with the reason of the model, if it has one', () => {
+  const read = (given) => questionOf({ type: 'function_call', name: 'read_selection', arguments: given }).question;
+  assert.equal(read('{"reason":"To explain it."}'), 'May I read a text that you select or paste? To explain it.');
+  for (const given of ['{}', '', '[1]', '{broken'])
+    assert.equal(read(given), 'May I read a text that you select or paste?');
 });

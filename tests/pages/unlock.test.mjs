@@ -1,7 +1,7 @@
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
-import { memoryArea } from '../../server/antiphon/pages/js/storage.js';
-import { Unlock } from '../../server/antiphon/pages/js/unlock.js';
+import { memoryArea } from '../../server/antiphon/pages/js/shared/areas.js';
+import { Unlock } from '../../server/antiphon/pages/js/shared/unlock.js';
 
 /** An element that only remembers. */
 class Part {
