@@ -1,0 +1,85 @@
+// What an IDE extension does with Antiphon: the model runs at the server, its tools run here, where the files are.
+//
+//   node examples/vscode-like/main.mjs [--workspace FOLDER] [--model NAME] [--test-limit-s SECONDS] [TASK]
+//   node examples/vscode-like/main.mjs [--workspace FOLDER] --attach RESPONSE --instance ID
+//
+// ANTIPHON_URL points elsewhere than http://127.0.0.1:8787, ANTIPHON_API_KEY brings a key. Text goes to standard
+// output, everything else to standard error. Ctrl-C stops the run.
+import { randomUUID } from 'node:crypto';
+import process from 'node:process';
+import { fileURLToPath } from 'node:url';
+import { parseArgs } from 'node:util';
+import { Antiphon } from 'antiphon';
+import { WebSocket } from 'ws';
+import { DEFINITIONS, SIDE_EFFECTS, handlers } from './tools.mjs';
+import { Workspace } from './workspace.mjs';
+
+const { values, positionals } = parseArgs({
+  allowPositionals: true,
+  options: {
+    workspace: { type: 'string', default: fileURLToPath(new URL('sample', import.meta.url)) },
+    model: { type: 'string', default: 'antiphon/script:fix' },
+    attach: { type: 'string' },
+    instance: { type: 'string', default: randomUUID() },
+    'test-limit-s': { type: 'string', default: '60' },
+  },
+});
+const url = (process.env.ANTIPHON_URL ?? 'http://127.0.0.1:8787').replace(/\/(v1\/?)?$/, '');
+const task = positionals.join(' ') || 'The discounts are wrong. Find out why, and mend it.';
+
+const client = new Antiphon({
+  url,
+  auth: process.env.ANTIPHON_API_KEY,
+  name: 'vscode-like',
+  instanceId: values.instance, // calls with side effects are for nobody else
+  WebSocket: globalThis.WebSocket ?? WebSocket, // Node 20 has none of its own
+});
+client.on('status', (status) => say(`connection: ${status}`));
+client.on('toolcall', ({ phase, name, winner }) => say(`${name}: ${phase}${winner ? ` to ${winner.by}` : ''}`));
+
+const tests = { command: [process.execPath, '--test'], limitMs: Number(values['test-limit-s']) * 1000 };
+const workspace = await Workspace.open(values.workspace);
+for (const [name, handler] of Object.entries(handlers(workspace, tests))) client.onToolCall(name, handler);
+
+const run = values.attach
+  ? client.attach(values.attach)
+  : client.run({
+      model: values.model,
+      input: task,
+      tools: DEFINITIONS,
+      antiphon: { client_tools: 'hold', side_effects: SIDE_EFFECTS, labels: { app: 'vscode-like' } },
+    });
+
+run.created.then(
+  (id) => say(`to go on after this program was closed: --attach ${id} --instance ${values.instance}`),
+  () => {}, // what was refused is told below
+);
+let told = false;
+run.on('state', ({ conversation_id: conversation }) => {
+  if (conversation && !told) say(`watch it in a browser: ${url}/?conversation=${encodeURIComponent(conversation)}`);
+  told ||= Boolean(conversation);
+});
+process.once('SIGINT', () => {
+  say('stopping');
+  run.cancel('Ctrl-C').catch((error) => say(error.message));
+});
+
+try {
+  for await (const event of run) {
+    if (event.type === 'response.output_text.delta') process.stdout.write(event.delta);
+    if (event.type === 'response.output_text.done') process.stdout.write('\n');
+  }
+  const { id, status } = await run.done;
+  say(`${id} is ${status}`);
+  process.exitCode = status === 'completed' ? 0 : 1;
+} catch (error) {
+  say(error.message);
+  process.exitCode = 1;
+} finally {
+  client.close();
+}
+
+/** Texts from outside reach a terminal here: without what could move its cursor. */
+function say(text) {
+  console.error(`--- ${String(text).replace(/\p{Cc}/gu, ' ')} ---`);
+}
