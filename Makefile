@@ -6,13 +6,15 @@ CLIENTS := .venv-clients
 MODEL := .venv-model
 BENCH := .venv-bench
 STAMPS := .make
-TEST_JOBS ?= auto
-# Tests of several nodes mostly wait, for leases to run out and servers to start: more at once than there are cores.
+CORES := $(shell getconf _NPROCESSORS_ONLN)
+# Tests wait more than they compute, for models that take their time and for what shall time out: more at once than
+# there are cores.
+TEST_JOBS ?= $(shell expr $(CORES) + 2)
 NODE_TESTS := tests/bus tests/journal tests/elsewhere tests/cluster tests/chaos tests/deploy
-NODE_JOBS ?= 4
+NODE_JOBS ?= $(TEST_JOBS)
 
 .DEFAULT_GOAL := help
-.PHONY: help run cluster setup test test-fast test-chaos test-codex test-model fuzz check fmt lint types wire lock bench bench-server bench-cluster bench-governance clean
+.PHONY: help run cluster setup test test-fast test-chaos test-codex test-model fuzz check fmt lint types wire web lock bench bench-server bench-cluster bench-governance bench-page clean
 
 help: ## List the targets
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  %-12s %s\n", $$1, $$2}'
@@ -61,12 +63,16 @@ wire: $(STAMPS)/test ## Write protocol/schema and the tables of protocol/PROTOCO
 	$(BIN)/python -m antiphon_protocol.schema && $(BIN)/python -m antiphon_protocol.tables
 	$(BIN)/python -m antiphon.settings.reference
 
+web: $(STAMPS)/npm ## Write the types of client_js anew, and bundle it for the pages, with their libraries
+	npm run --silent --prefix client_js wire
+	node web/build.mjs
+
 lock: ## Write requirements.lock anew from pyproject.toml
 	$(PYTHON) -m venv $(STAMPS)/lock-venv && $(STAMPS)/lock-venv/bin/pip install -q uv
 	$(STAMPS)/lock-venv/bin/uv pip compile -q --universal --python-version 3.11 --no-header --no-annotate \
 		--no-emit-index-url --no-emit-find-links pyproject.toml --extra test --extra dev -o requirements.lock
 
-bench: bench-server bench-cluster bench-governance ## Measure one server and several nodes (ARGS="--quick" for a short run)
+bench: bench-server bench-cluster bench-governance bench-page ## Measure one server and several nodes (ARGS="--quick" for a short run)
 
 bench-server: $(STAMPS)/serve $(STAMPS)/bench ## Measure the server on one machine, beside a peer (ARGS="--list" ...)
 	$(BENCH)/bin/python bench/run.py $(ARGS)
@@ -77,8 +83,11 @@ bench-cluster: $(STAMPS)/serve $(STAMPS)/bench ## Measure two nodes on Redis and
 bench-governance: $(STAMPS)/test ## Measure admission, keys, and sockets that never say who they are
 	$(BIN)/python -m bench.admission && $(BIN)/python -m bench.identity
 
+bench-page: $(STAMPS)/npm ## Measure a frame of the operators' page with 2,000 live runs
+	node bench/ops_page.mjs
+
 clean: ## Remove environments and caches
-	rm -rf $(VENV) $(CLIENTS) $(MODEL) $(BENCH) $(STAMPS) tests/browser/node_modules tests/clients/node/node_modules tests/codex/node_modules
+	rm -rf $(VENV) $(CLIENTS) $(MODEL) $(BENCH) $(STAMPS) client_js/node_modules client_js/dist client_js/build web/node_modules tests/browser/node_modules tests/clients/node/node_modules tests/codex/node_modules
 
 $(STAMPS)/venv:
 	@mkdir -p $(STAMPS)
@@ -105,10 +114,14 @@ $(STAMPS)/clients: tests/clients/requirements.txt tests/clients/requirements.loc
 	@$(CLIENTS)/bin/python -m pip install --quiet --disable-pip-version-check -c tests/clients/requirements.lock -r tests/clients/requirements.txt
 	@touch $@
 
-$(STAMPS)/npm: tests/browser/package-lock.json tests/clients/node/package-lock.json
+$(STAMPS)/npm: client_js/package-lock.json examples/vscode-like/package-lock.json web/package-lock.json tests/browser/package-lock.json tests/clients/node/package-lock.json
 	@mkdir -p $(STAMPS)
+	npm ci --silent --no-audit --no-fund --prefix client_js
+	npm run --silent --prefix client_js build
+	npm ci --silent --no-audit --no-fund --prefix web
 	npm ci --silent --no-audit --no-fund --prefix tests/browser
 	npm ci --silent --no-audit --no-fund --prefix tests/clients/node
+	npm ci --silent --no-audit --no-fund --prefix examples/vscode-like
 	@touch $@
 
 $(STAMPS)/codex: tests/codex/package-lock.json

@@ -40,6 +40,16 @@ class Wire(BaseModel):
         return self.model_dump(mode="json", by_alias=True)
 
 
+CommandId = Annotated[str, StringConstraints(min_length=1, max_length=256)]
+"""Chosen by the client; the one reply to the command echoes it."""
+
+
+class Command(Wire):
+    """What a client sends with the extension. Unknown fields are ignored."""
+
+    id: CommandId
+
+
 def _is_none(value: object) -> bool:
     return value is None
 

@@ -12,6 +12,7 @@ from antiphon_protocol.held import Lease
 from antiphon_protocol.input_items import InputItem
 from antiphon_protocol.notices import Steer
 from antiphon_protocol.response import Response, Usage
+from antiphon_protocol.runstate import RunState
 
 
 class ErrorResponse(Wire):
@@ -92,6 +93,14 @@ class InputItemList(Wire):
     has_more: bool
 
 
+class RunList(Wire):
+    """A page of the runs of a conversation, newest first."""
+
+    object: Literal["list"]
+    data: list[RunState]
+    has_more: bool
+
+
 class CompactedResponse(Wire):
     """Body of `POST /v1/responses/compact`. `output` is the input of a new chain; the id cannot be continued."""
 
@@ -124,6 +133,15 @@ class Ticket(Wire):
     object: Literal["ticket"]
     ticket: Id
     expires_at: float
+
+
+class Caller(Wire):
+    """Body of `GET /v1/me`: who the credentials of the request stand for."""
+
+    object: Literal["principal"]
+    id: Id
+    tenant: Id
+    role: Literal["viewer", "driver", "operator", "admin"]
 
 
 class TenantStanding(Wire):

@@ -82,7 +82,9 @@ CODES: dict[str, CodeSpec] = {
     "model_required": _request(400, "Neither the request nor its agent names a model, and there is no default."),
     "agent_not_found": _request(404, "Unknown agent, or another tenant's."),
     "response_not_found": CodeSpec(404, False, ("request", "extension"), "Unknown or foreign response id."),
-    "conversation_not_found": _extension(404, "Unknown or foreign conversation id."),
+    "conversation_not_found": CodeSpec(
+        404, False, ("request", "extension"), "Unknown or foreign conversation id."
+    ),
     # Steering: in `response.steer.failed`, and over HTTP.
     "steering_not_supported": _request(409, "Only the client that started this run may steer it."),
     "too_many_pending_steers": _request(429, "The run took all the steering messages it can.", retryable=True),
@@ -130,12 +132,17 @@ CODES: dict[str, CodeSpec] = {
     "middleware_timeout": _request(503, "A middleware of the server took too long.", retryable=True),
     "skill_unavailable": _request(503, "Nobody here executes the skill."),
     # How much.
-    "quota_exceeded": _request(429, "The tenant has used up a quota; `retry-after` says when it begins anew."),
+    "quota_exceeded": CodeSpec(
+        429,
+        False,
+        ("request", "extension"),
+        "The tenant has used up a quota; `retry-after` says when it begins anew.",
+    ),
     "budget_exceeded": _request(429, "A budget is spent; `retry-after` says when it begins anew."),
     "too_many_runs": _request(429, "As many runs of the tenant are going on as may at once.", retryable=True),
     "tenant_paused": _request(503, "An operator paused the tenant."),
     "emergency_stop": _request(503, "An administrator stopped all runs."),
-    "tenant_not_found": _request(404, "Unknown or foreign tenant."),
+    "tenant_not_found": CodeSpec(404, False, ("request", "extension"), "Unknown or foreign tenant."),
     # The extension.
     "hello_required": _extension(400, "The first extension command must be `antiphon:hello`."),
     "unknown_command": _extension(400, "This server does not know the extension command."),
@@ -143,6 +150,7 @@ CODES: dict[str, CodeSpec] = {
     "invalid_command": _extension(400, "A field of the command is missing or of the wrong type."),
     "not_attached": _extension(404, "This connection has no such attachment."),
     "too_many_attachments": _extension(400, "The connection already holds all the attachments it may."),
+    "too_many_feeds": _extension(400, "The connection already subscribes to all the tenants it may."),
     # The server itself.
     "server_draining": CodeSpec(
         503, True, ("request", "extension"), "The server is shutting down; try again elsewhere or later."

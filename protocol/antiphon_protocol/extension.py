@@ -6,21 +6,21 @@ from typing import Annotated, Any, Literal, Self, TypeVar
 
 from pydantic import ConfigDict, Field, StringConstraints, TypeAdapter, model_validator
 
-from antiphon_protocol.base import Count, FieldFault, Id, StreamId, Wire, opt, type_names
+from antiphon_protocol.base import Command, CommandId, Count, FieldFault, Id, StreamId, Wire, opt, type_names
+from antiphon_protocol.feed import (
+    FeedBookmark,
+    FeedDelta,
+    FeedItem,
+    FeedProgress,
+    FeedReset,
+    FeedSubscribe,
+    FeedUnsubscribe,
+)
 from antiphon_protocol.held import CallConflict, Lease
 from antiphon_protocol.response import Response
 from antiphon_protocol.runstate import RunState
 
 PROTOCOL_VERSION = 1
-
-CommandId = Annotated[str, StringConstraints(min_length=1, max_length=256)]
-"""Chosen by the client; the one reply to the command echoes it."""
-
-
-class Command(Wire):
-    """What a client sends. Unknown fields are ignored."""
-
-    id: CommandId
 
 
 class ClientInfo(Wire):
@@ -85,6 +85,7 @@ class Attach(Command):
     )
     epoch: Id | None = opt("The epoch the number belongs to.")
     stream_id: StreamId | None = opt("A lane not in use; absent: the server picks `att.<n>`.")
+    traceparent: str | None = opt("The span of the caller (W3C Trace Context); the server's own links to the run.")
 
     @model_validator(mode="after")
     def _one_target(self) -> Self:
@@ -323,9 +324,33 @@ class Goaway(Wire):
     spread_ms: Count
 
 
-AnyCommand = Hello | Auth | Attach | Detach | Cancel | ClaimCall | RenewClaim | ReleaseClaim | ShowPresence | Ping
+AnyFeedEvent = FeedItem | FeedBookmark | FeedDelta | FeedReset | FeedProgress
+AnyCommand = (
+    Hello
+    | Auth
+    | Attach
+    | Detach
+    | Cancel
+    | ClaimCall
+    | RenewClaim
+    | ReleaseClaim
+    | ShowPresence
+    | FeedSubscribe
+    | FeedUnsubscribe
+    | Ping
+)
 AnyExtensionEvent = (
-    Welcome | Attached | RunAttached | Ok | Pong | ExtensionError | CaughtUp | Detached | Run | Goaway
+    Welcome
+    | Attached
+    | RunAttached
+    | Ok
+    | Pong
+    | ExtensionError
+    | CaughtUp
+    | Detached
+    | Run
+    | Goaway
+    | AnyFeedEvent
 )
 
 ExtensionCommand = Annotated[AnyCommand, Field(discriminator="type")]
@@ -337,11 +362,3 @@ EXTENSION_EVENT_TYPES: frozenset[str] = type_names(ExtensionEvent)
 
 extension_command: TypeAdapter[AnyCommand] = TypeAdapter(ExtensionCommand)
 extension_event: TypeAdapter[AnyExtensionEvent] = TypeAdapter(ExtensionEvent)
-
-RESERVED_COMMANDS = frozenset(
-    {
-        "antiphon:feed.subscribe",
-        "antiphon:feed.unsubscribe",
-    }
-)
-"""Names later releases will give a meaning (PROTOCOL 15). Until then they are answered `unknown_command`."""

@@ -38,6 +38,9 @@ class CreateExtras(Wire):
         "Names of configured context providers, in place of the agent's.", max_length=64
     )
     upstream_authorization: str | None = opt("The caller's own upstream credential. Never echoed, logged, stored.")
+    traceparent: Annotated[str, Field(max_length=512)] | None = opt(
+        "The span of the caller that the run belongs to (W3C Trace Context)."
+    )
 
 
 class CompactionRule(Wire):

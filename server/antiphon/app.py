@@ -19,17 +19,28 @@ from antiphon.governance.accounts import Accounts
 from antiphon.governance.admission.limits import Limits
 from antiphon.governance.hooks.build import build_hooks
 from antiphon.governance.identity.build import build_identity
+from antiphon.ops.feed.views import FeedViews
 from antiphon.ops.lifecycle import Lifecycle
+from antiphon.ops.loop_lag import LoopLag
+from antiphon.ops.metrics.exporter import Exporter
+from antiphon.ops.metrics.of_backends import BackendMetrics
+from antiphon.ops.metrics.of_counts import CountsMetrics
 from antiphon.ops.registry import RunRegistry
+from antiphon.ops.status import STATUS, Status
+from antiphon.ops.tracing.build import build_tracing
 from antiphon.ports import Clock, Ids
 from antiphon.runs.compaction.sealing import Sealer
 from antiphon.runs.engine import Engine
 from antiphon.runs.in_process import RunResult
+from antiphon.runs.metrics import EngineMetrics
+from antiphon.runs.node_report import NodeReporter
 from antiphon.session.hub import Hub
+from antiphon.session.metrics import SocketMetrics
 from antiphon.settings import Settings
 from antiphon.tools.build import build_toolbox
 from antiphon.tools.http_context import HttpContexts
 from antiphon.transport.asgi import build_asgi
+from antiphon.transport.metrics_api import MetricsApi
 from antiphon.upstream.build import build_upstreams
 
 log = structlog.get_logger(__name__)
@@ -52,6 +63,10 @@ class Antiphon:
         self._router = build_upstreams(settings, clock, config)
         self.lifecycle = Lifecycle(ids.token(), clock)
         self.registry = RunRegistry(self.lifecycle, clock)
+        self.tracing = build_tracing(settings.tracing, self.registry)
+        if self.tracing is not None:
+            self.lifecycle.observe(self.tracing.told)
+            self.registry.on_give = self.tracing.given
         self._toolbox = build_toolbox(settings, clock, config)
         self._http_contexts = HttpContexts()
         self.hooks = build_hooks(settings, self._http_contexts)
@@ -73,6 +88,8 @@ class Antiphon:
             sealer=self._sealer,
             hooks=self.hooks,
             accounts=self.accounts,
+            tracing=self.tracing,
+            feeds=FeedViews(self.backends.feed_source(self.lifecycle, self.registry), clock),
         )
         self.accounts.standing.on_stop = self._stop_runs
         self.accounts.meter.on_alert = self._budget_alert
@@ -80,7 +97,16 @@ class Antiphon:
         self.hub = Hub(settings.timeouts.keepalive_s)
         store, bus = self.backends.store, self.backends.bus
         self.identity = build_identity(settings, store.reader, bus, clock, config)
-        self.asgi = build_asgi(self.engine, self.hub, self.identity, self._router.models, self._ready)
+        self._lag = LoopLag()
+        reporter = NodeReporter(self.engine, self._lag, lambda: len(self.hub))
+        status = Status(bus, clock, reporter.report, self.backends.status)
+        self.engine.answering.questions[STATUS] = status.answer
+        self.lifecycle.observe(self.engine.counts.told)
+        self.exporter = self._exporter() if settings.metrics.enabled else None
+        metrics = MetricsApi(self.exporter, self.identity, settings.metrics.token())
+        self.asgi = build_asgi(
+            self.engine, self.hub, self.identity, self._router.models, self._ready, status, metrics
+        )
         self._draining = False
 
     async def start(self) -> None:
@@ -99,7 +125,9 @@ class Antiphon:
                 raise StartupError(f"the database {place} cannot be used: {error.__cause__ or error}") from error
             raise
         self.engine.janitor.start()
+        self.engine.feeds.start()
         self.hub.start()
+        self._lag.start()
 
     async def run(self, principal: Principal, request: Mapping[str, Any]) -> RunResult:
         """Run a create to its end for a program that embeds the server; see `InProcess.run`."""
@@ -132,12 +160,15 @@ class Antiphon:
         await engine.supervisor.stop_all()
         engine.ownership.close()
         self.hub.shut()
+        engine.feeds.shut()
 
     async def stop(self) -> None:
         """End everything that is left and let go of files and connections."""
         self.engine.service.draining = True
         await self.engine.supervisor.stop_all()
+        self._lag.stop()
         await self.hub.stop()
+        await self.engine.feeds.aclose()
         await self.engine.janitor.stop()
         await self.engine.aclose()
         await self.hooks.aclose()
@@ -148,12 +179,25 @@ class Antiphon:
         await self.identity.aclose()
         await self.accounts.aclose()
         await self.backends.close()
+        if self.tracing is not None:
+            await self.tracing.aclose()
 
     async def _ready(self) -> str:
         """`ready` if new work is welcome here, else why not."""
         if self._draining:
             return "draining"
         return "ready" if self.backends.healthy() and await store_answers(self.backends.store) else "unavailable"
+
+    def _exporter(self) -> Exporter:
+        backends, engine = self.backends, self.engine
+        return Exporter(
+            [
+                CountsMetrics(engine.counts, self.registry, self._lag),
+                EngineMetrics(engine),
+                SocketMetrics(self.hub),
+                BackendMetrics(backends.store.writer, backends.journal, backends.bus, backends.shared),
+            ]
+        )
 
     def _accounts(self, clock: Clock, ids: Ids) -> Accounts:
         store, limits = self.backends.store, Limits(self.settings)

@@ -17,12 +17,17 @@ from antiphon.journal.contract import Journal
 from antiphon.journal.redis.archive import Archive
 from antiphon.journal.redis.journal import RedisJournal
 from antiphon.journal.sqlite import SqliteJournal
+from antiphon.ops.feed.shared import SharedRuns
+from antiphon.ops.feed.source import FeedSource, OwnRuns
 from antiphon.ops.feed_redis import RedisFeed
 from antiphon.ops.lifecycle import Lifecycle
+from antiphon.ops.metrics.of_backends import Shared
 from antiphon.ops.registry import RunRegistry
+from antiphon.ops.status import BackendStatus
 from antiphon.ports import Bus, Clock, Ids
 from antiphon.runs.compaction.sealing import Sealer
 from antiphon.runs.engine import Engine
+from antiphon.runs.recovery.stale_rows import StaleRows
 from antiphon.settings import Settings
 from antiphon.store import cluster
 from antiphon.store.opening import Store, open_store
@@ -36,9 +41,14 @@ class Backends(Protocol):
     store: Store
     journal: Journal
     bus: Bus
+    shared: Shared
 
     def counting(self, limits: Limits) -> tuple[Ledger, WriteBehind]:
         """What counts what tenants use, and the rows it is made from."""
+        ...
+
+    def feed_source(self, lifecycle: Lifecycle, registry: RunRegistry) -> FeedSource:
+        """Where feeds come from."""
         ...
 
     def connect(self, engine: Engine, lifecycle: Lifecycle, registry: RunRegistry) -> None:
@@ -61,6 +71,10 @@ class Backends(Protocol):
         """Whether new runs could be kept and shown."""
         ...
 
+    async def status(self) -> BackendStatus:
+        """How bus and store do, within `_PING_WITHIN_S`."""
+        ...
+
 
 def choose_backends(settings: Settings, clock: Clock, ids: Ids) -> Backends:
     """Connects to nothing yet. Raises StartupError on a URL that cannot be read, or a pair that does not fit."""
@@ -77,10 +91,14 @@ class OneMachine:
         self.store = open_store(settings)
         self.journal: Journal = SqliteJournal(self.store.writer, self.store.reader, settings.journal)
         self.bus: Bus = memory_bus(ids.token(), clock)
+        self.shared = Shared()
 
     def counting(self, limits: Limits) -> tuple[Ledger, WriteBehind]:
         rows = WriteBehind(self.store.writer, tell_repeats=True)
         return MemoryLedger(limits, rows), rows
+
+    def feed_source(self, lifecycle: Lifecycle, registry: RunRegistry) -> FeedSource:
+        return OwnRuns(lifecycle, registry)
 
     def connect(self, engine: Engine, lifecycle: Lifecycle, registry: RunRegistry) -> None:
         """There is nobody else."""
@@ -101,6 +119,10 @@ class OneMachine:
     def healthy(self) -> bool:
         return self.journal.healthy
 
+    async def status(self) -> BackendStatus:
+        store = self.journal.healthy and await store_answers(self.store)
+        return BackendStatus("memory", True, None, "sqlite", store)
+
 
 class SeveralNodes:
     """Redis carries what lives, PostgreSQL keeps what ended."""
@@ -120,18 +142,30 @@ class SeveralNodes:
         self.journal: Journal = self._logs
         self._archive = Archive(self._redis, writer, settings, clock)
         self._logs.on_ended = self._archive.moved_soon
-        self._feed = RedisFeed(lambda: self._redis.commands, ids)
+        self._feed = RedisFeed(lambda: self._redis.commands, ids, clock)
+        self.shared = Shared(
+            flushes=self._logs.flushes,
+            cuts=lambda: self._redis.cuts,
+            feed_waiting_bytes=lambda: self._feed.waiting_bytes,
+            feed_lost=lambda: self._feed.lost,
+        )
         self._clock = clock
 
     def counting(self, limits: Limits) -> tuple[Ledger, WriteBehind]:
         rows = WriteBehind(self.store.writer, tell_repeats=False)
         return RedisLedger(lambda: self._redis.commands, limits, rows, self._clock), rows
 
+    def feed_source(self, lifecycle: Lifecycle, registry: RunRegistry) -> FeedSource:
+        return SharedRuns(self._feed.reading, self._redis)
+
     def connect(self, engine: Engine, lifecycle: Lifecycle, registry: RunRegistry) -> None:
         lifecycle.observe(self._feed.publish)
         self._feed.on_new_epoch = registry.tell_all
         engine.adopter.told = engine.resumer.told = self._feed.take
         engine.adopter.sweep_archive = self._sweep
+        self._stale_rows = StaleRows(
+            self._feed.reading, self._feed.take, self.journal, self.store.reader, registry, self._clock
+        )
 
     async def open(self, sealer: Sealer) -> None:
         await self.store.prepare()
@@ -158,8 +192,19 @@ class SeveralNodes:
     def healthy(self) -> bool:
         return self.journal.healthy and self._redis.healthy and self._redis.held
 
+    async def status(self) -> BackendStatus:
+        cuts = self._redis.cuts
+        detail = f"The subscriber was cut off {cuts} times since the start of this node." if cuts else None
+        if not self._redis.held:
+            detail = "The lease of this node is not certain; it holds still."
+        elif not self._redis.healthy:
+            detail = "The last exchange with Redis failed."
+        store = await store_answers(self.store)
+        return BackendStatus("redis", self._redis.healthy and self._redis.held, detail, "postgresql", store)
+
     async def _sweep(self) -> None:
         await self._archive.sweep()
+        await self._stale_rows.sweep()
 
 
 async def store_answers(store: Store) -> bool:

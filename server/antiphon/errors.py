@@ -12,6 +12,7 @@ AntiphonError
 │   └── BusError        the bus did not answer, so that nobody knows who owns the run
 │       └── NodeGone    the node that was asked is dead
 ├── Draining            we are shutting down
+├── ClientError         `antiphon tail` or `chat` cannot go on; the message tells the person what to do
 └── StartupError        the process cannot start; the message tells the operator what to change
 """
 
@@ -168,6 +169,10 @@ class Draining(AntiphonError):
 
     def __init__(self, message: str) -> None:
         super().__init__(message, headers={"retry-after": "2"})
+
+
+class ClientError(AntiphonError):
+    """A command in the terminal cannot go on: the server is not there, or refuses it for good."""
 
 
 class StartupError(AntiphonError):

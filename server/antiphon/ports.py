@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, Literal, Protocol
 
 from antiphon.core.principal import Principal
@@ -41,7 +41,8 @@ class ModelCall:
     model: the name the upstream knows. body: the complete JSON body as the upstream takes it
     (`stream` true, `store` false, history already in `input`). caller_token: the caller's own upstream
     credential, or None. on_degraded: told once, before any output, that another model answers: the one asked for
-    and the one that does, by the names clients use. None forbids that another model answers.
+    and the one that does, by the names clients use. None forbids that another model answers. trace: headers that
+    tie the server's work to the trace of the run; none without tracing.
     """
 
     run_id: str
@@ -49,6 +50,7 @@ class ModelCall:
     body: bytes
     caller_token: str | None = None
     on_degraded: Callable[[str, str], None] | None = None
+    trace: Mapping[str, str] = field(default_factory=dict)
 
 
 class Upstream(Protocol):
@@ -102,12 +104,13 @@ class ToolSpec:
 
 @dataclass(frozen=True, slots=True)
 class ToolContext:
-    """For whom a call is made."""
+    """For whom a call is made. trace: as in `ModelCall`."""
 
     tenant: str
     principal: str
     run_id: str
     call_id: str
+    trace: Mapping[str, str] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)
@@ -200,11 +203,12 @@ class Toolbox(Protocol):
 @dataclass(frozen=True, slots=True)
 class Credentials:
     """What a caller shows. bearer: a key or a signed token. ticket: of a browser's socket. origin: the page's, in
-    lower case, None where no page sends this."""
+    lower case, None where no page sends this. address: of the client, as failures are counted."""
 
     bearer: str | None = None
     ticket: str | None = None
     origin: str | None = None
+    address: str = ""
 
 
 class Authenticator(Protocol):
@@ -216,7 +220,7 @@ class Authenticator(Protocol):
     required: bool
 
     async def authenticate(self, credentials: Credentials) -> Principal:
-        """Raises Unauthorized, StorageError, or AntiphonError `identity_unavailable`."""
+        """Raises Unauthorized, StorageError, RequestError `rate_limited`, AntiphonError `identity_unavailable`."""
         ...
 
     def check(self, principal: Principal) -> None:
@@ -254,6 +258,11 @@ class Bus(Protocol):
     @property
     def held(self) -> bool:
         """Whether this node may act. Cheap: asked for every batch of events."""
+        ...
+
+    @property
+    def lease_left_s(self) -> float | None:
+        """Seconds until this node counts as gone unless it renews its lease; None where there is no lease."""
         ...
 
     on_suspended: Callable[[], None]

@@ -89,6 +89,7 @@ class AntiphonServer:
     async def abort(self) -> None:
         """Stop now: open connections are closed, running runs end `server_lost`."""
         self._server.should_exit = True
+        self.app.engine.feeds.shut()
         if self._serving is not None:
             await asyncio.wait([self._serving])
         await self.app.stop()
@@ -96,8 +97,6 @@ class AntiphonServer:
     async def serve(self, on_started: Callable[[str], None]) -> None:
         """Serve until SIGTERM or SIGINT; a second signal cuts the drain short."""
         await self.start()
-        on_started(self.url)
-        log.info("listening", url=self.url)
         first, second = asyncio.Event(), asyncio.Event()
 
         def on_signal() -> None:
@@ -106,6 +105,8 @@ class AntiphonServer:
         loop = asyncio.get_running_loop()
         for number in (signal.SIGTERM, signal.SIGINT):
             loop.add_signal_handler(number, on_signal)
+        on_started(self.url)
+        log.info("listening", url=self.url)
         await first.wait()
         draining = asyncio.ensure_future(self.app.drain())
         impatient = asyncio.ensure_future(second.wait())

@@ -33,6 +33,10 @@ NAMED_IN_TEXT = {"aiosqlite": "sqlite+aiosqlite"}
 """Dependencies that are loaded by another one, which finds them by a name in a string of ours."""
 
 
+OPTIONAL = {"opentelemetry": ("otel", "ops.tracing.")}
+"""Libraries of an extra: its name, and how the modules begin that are loaded only when they are wanted."""
+
+
 def canonical(name: str) -> str:
     return re.sub(r"[-_.]+", "-", name).lower()
 
@@ -50,9 +54,11 @@ def imported() -> frozenset[str]:
 
 
 @cache
-def declared() -> frozenset[str]:
+def declared(extra: str | None = None) -> frozenset[str]:
+    """What the server needs, or one of its extras."""
     project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
-    return frozenset(canonical(re.split(r"[^A-Za-z0-9._-]", line)[0]) for line in project["dependencies"])
+    lines = project["dependencies"] if extra is None else project["optional-dependencies"][extra]
+    return frozenset(canonical(re.split(r"[^A-Za-z0-9._-]", line)[0]) for line in lines)
 
 
 @cache
@@ -85,7 +91,17 @@ def test_a_declared_dependency_is_used(dependency: str) -> None:
     "module", sorted(imported() - sys.stdlib_module_names - {"antiphon", "antiphon_protocol"})
 )
 def test_an_imported_library_is_declared(module: str) -> None:
-    assert distributions_of(BROUGHT_ALONG.get(module, module)) & declared()
+    known = declared(OPTIONAL[module][0]) if module in OPTIONAL else declared()
+    assert distributions_of(BROUGHT_ALONG.get(module, module)) & known
+
+
+@pytest.mark.parametrize("module", OPTIONAL)
+def test_a_library_of_an_extra_is_imported_only_by_modules_that_are_loaded_when_it_is_wanted(module: str) -> None:
+    _, beginning = OPTIONAL[module]
+    importers = {
+        source.name for source in sources() if any(name.split(".")[0] == module for name in source.imports())
+    }
+    assert importers and all(name.startswith(beginning) for name in importers)
 
 
 @pytest.mark.parametrize(("library", "module"), THROUGH.items())

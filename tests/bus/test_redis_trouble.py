@@ -25,7 +25,7 @@ async def nodes(server: RedisServer) -> AsyncIterator[tuple[Node, Node]]:
         yield pair
 
 
-async def works(asker: Node, asked: Node, within_s: float = 15.0) -> None:
+async def works(asker: Node, asked: Node, within_s: float = 40.0) -> None:
     """Both are healthy and hold their leases, questions are answered, hints are heard."""
     await eventually(lambda: all(node.bus.healthy and node.bus.held for node in (asker, asked)), within_s)
     assert await asker.bus.ask(asked.id, "works", b"?", 5) == b"works: ?"

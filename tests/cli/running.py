@@ -4,11 +4,14 @@ from __future__ import annotations
 
 import asyncio
 import os
-import sys
+import tempfile
 from dataclasses import dataclass
 from pathlib import Path
 
-WAIT_S = 30.0
+from tests.support.forked import SERVER
+
+WAIT_S = 60.0
+"""The first one waits for the imports of all."""
 
 
 @dataclass(frozen=True)
@@ -30,22 +33,13 @@ def environment(home: Path, env: dict[str, str] | None = None) -> dict[str, str]
 
 async def antiphon(home: Path, *args: str, env: dict[str, str] | None = None) -> Finished:
     """Run a command that ends by itself, in the folder `home`."""
-    process = await asyncio.create_subprocess_exec(
-        sys.executable,
-        "-m",
-        "antiphon",
-        *args,
-        stdout=asyncio.subprocess.PIPE,
-        stderr=asyncio.subprocess.PIPE,
-        env=environment(home, env),
-        cwd=home,
-    )
-    try:
+    with tempfile.TemporaryFile() as errors:
         async with asyncio.timeout(WAIT_S):
-            out, err = await process.communicate()
-    finally:
-        if process.returncode is None:
-            process.kill()
-            await process.wait()
-    assert process.returncode is not None
-    return Finished(process.returncode, out.decode(), err.decode())
+            process = await SERVER.start(["-m", "antiphon", *args], environment(home, env), errors, cwd=home)
+            try:
+                out, status = await process.rest(), await process.wait()
+            finally:
+                process.kill()
+                process.close()
+        errors.seek(0)
+        return Finished(status, out.decode(), errors.read().decode())

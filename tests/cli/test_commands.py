@@ -99,6 +99,8 @@ def test_starts_that_cannot_work_fail_with_one_sentence(run: Callable[..., Any],
         ((), {"ANTIPHON_PROT": "1"}, "ANTIPHON_PROT: there is no such setting"),
         ((), {"ANTIPHON_CONFIG": "nowhere.toml"}, "configuration file nowhere.toml does not exist"),
         (("--log-level", "loud"), {}, "log_level"),
+        (("--log-format", "xml"), {}, "log_format"),
+        ((), {"ANTIPHON_METRICS__TOKEN_ENV": "NOT_SET"}, "metrics.token_env names $NOT_SET, which is not set"),
         (("--data-dir", "file/x"), {}, "cannot be used"),
         ((), {"ANTIPHON_STORE_URL": "postgresql://x/y"}, "so bus_url has to be Redis"),
         ((), {"ANTIPHON_BUS_URL": "redis://x"}, "store_url has to be PostgreSQL"),
@@ -155,4 +157,4 @@ async def test_doctor_prints_the_configuration_with_secrets_masked_and_checks_ev
     assert configuration["upstream"][0]["name"] == "local" and configuration["journal"]["mode"] == "relaxed"
     for check in ("data folder", "database", "address", "models", "upstream local", "upstream default"):
         assert check in done.out
-    assert "failed" not in done.out
+    assert "failed" not in done.out[done.out.rindex("}") :]  # settings may have that word in their names

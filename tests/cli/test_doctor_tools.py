@@ -101,7 +101,7 @@ async def test_the_command_fails_where_serve_would_and_prints_nothing_beside_its
     done = await antiphon(tmp_path, "doctor", "--data-dir", str(data))
     assert done.status == 1 and done.err == ""
     json.loads(done.out[done.out.index("{") : done.out.rindex("}") + 1])
-    rows = [line for line in done.out.splitlines() if "failed" in line]
+    rows = [line for line in done.out.splitlines() if "failed" in line and "│" in line]
     assert [row.split("│")[1].strip() for row in rows] == ["seal key", "tool dead", "tool gone"]
     assert "mcp_list_failed" not in done.out, "no log line among the tables"
     served = await antiphon(tmp_path, "serve", "--data-dir", str(data))

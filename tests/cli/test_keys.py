@@ -7,7 +7,8 @@ from pathlib import Path
 from typing import Any
 
 from tests.cli.running import Finished, antiphon
-from tests.http.calling import http, until
+from tests.http.calling import get, http, until
+from tests.identity.signing import SECRET, signed
 from tests.support.server import running_server
 
 
@@ -91,3 +92,33 @@ async def test_a_server_whose_only_key_is_revoked_does_not_start_and_the_doctor_
     await keys(tmp_path, "create", "y")
     doctor = await antiphon(tmp_path, "doctor", "--data-dir", str(tmp_path / "data"), env=settings)
     assert "0 keys of the configuration, 1 keys of the store" in doctor.out
+
+
+async def test_signed_tokens_are_taken_back_by_their_id_or_all_of_a_user(tmp_path: Path) -> None:
+    jwt: Any = {"jwt": {"algorithm": "HS256", "secret": SECRET}, "auth": "required", "tenant": [{"id": "acme"}]}
+    env = {"ANTIPHON_JWT": json.dumps(jwt["jwt"]), "ANTIPHON_TENANT": json.dumps(jwt["tenant"])}
+    tokens = [signed(jti="t1"), signed(jti="t2"), signed(jti="t3", tenant=None)]
+    assert "there is no [jwt]" in (await keys(tmp_path, "revoke-token", "t1")).err
+    async with running_server(tmp_path / "data", identity={"reread_s": 0.1}, **jwt) as server:
+
+        async def statuses() -> list[int]:
+            return [(await get(server, "/v1/models", token)).status_code for token in tokens]
+
+        async def become(*wanted: int) -> None:
+            async def are() -> bool:
+                return await statuses() == list(wanted)
+
+            await until(are)
+
+        assert (await keys(tmp_path, "revoke-token", "t1", **env)).status == 0
+        await become(401, 200, 200)
+        assert (await keys(tmp_path, "revoke-tokens", "anna", **env)).status == 0
+        await become(401, 200, 401)
+        assert (await keys(tmp_path, "revoke-tokens", "anna", "--tenant", "acme", **env)).status == 0
+        await become(401, 401, 401)
+        entries = await server.app.accounts.usage.audit(before=None, limit=9)
+        assert [(entry.action, entry.target) for entry in reversed(entries)] == [
+            ("token.revoke", "token:t1"),
+            ("token.revoke", "tokens:user:anna/user:anna"),
+            ("token.revoke", "tokens:acme/user:anna"),
+        ]

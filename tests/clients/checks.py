@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 from typing import Any
 
 from tests.support.gap_checker import CheckedRun, check_run
@@ -15,7 +14,7 @@ async def check_runs(result: dict[str, Any], wire: Wire = "websocket") -> list[C
     """Each run the client saw is whole, and each of its events is one the SDK knows."""
     runs = [check_run(events) for events in result["runs"]]
     events = [event for run in result["runs"] for event in run]
-    await asyncio.to_thread(validate_with_openai, events, wire)
+    await validate_with_openai(events, wire)
     return runs
 
 

@@ -104,7 +104,7 @@ async def test_a_steer_is_followed_on_its_lane_or_waits_for_the_output_of_a_call
     result = await run("ws_steer.py", base_url)
     await check_runs(result)
     followed, waited = result["notices"]
-    await asyncio.to_thread(validate_with_openai, followed + waited)
+    await validate_with_openai(followed + waited)
     assert [notice["type"] for notice in followed] == ["response.steer.accepted"] * 2
     assert [notice["type"] for notice in waited] == ["response.steer.accepted", "response.steer.pending"]
     assert {notice["stream_id"] for notice in followed} == {"a"}

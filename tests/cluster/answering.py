@@ -11,7 +11,7 @@ from tests.support.ws_client import WsClient
 COME_AGAIN = ("owner_unavailable", "storage_unavailable", "response_not_found")
 
 
-async def until_taken(client: WsClient, run_id: str, item: dict[str, Any], wait_s: float = 15.0) -> None:
+async def until_taken(client: WsClient, run_id: str, item: dict[str, Any], wait_s: float = 40.0) -> None:
     """Inject until it is taken; whatever it is told meanwhile has to be an invitation to come again."""
     told: list[str] = []
     try:

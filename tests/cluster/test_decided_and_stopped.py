@@ -72,7 +72,7 @@ async def test_who_follows_a_run_is_told_of_its_new_epoch_before_the_end_that_is
             attached = await far.attach(run_id, after="start")
             await c.a.kill()
             epoch = attached["epoch"]
-            while (event := await far.recv(wait_s=20))["type"] != "response.failed":
+            while (event := await far.recv(wait_s=40))["type"] != "response.failed":
                 if event["type"] == "antiphon:run":
                     epoch = event["state"]["epoch"]
         assert epoch != attached["epoch"], "told before the event of the new epoch"

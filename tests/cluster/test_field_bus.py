@@ -106,6 +106,7 @@ async def test_after_many_short_runs_nothing_is_left_in_redis_or_in_the_nodes(
     monkeypatch.setattr("antiphon.runs.directory._TURNS_KEPT", 10)
     monkeypatch.setattr("antiphon.ops.lifecycle.RING_ENTRIES", 10)
     monkeypatch.setattr("antiphon.governance.usage.meter._RUNS_REMEMBERED", 10)
+    monkeypatch.setattr("antiphon.core.durations.NEWEST", 10)
     async with cluster(postgres_url, lease_s=10.0, bus={"linger_s": 0.5}, store={"grace_s": 0.5}) as c:
         held = calling(c.folder, 1)
         await asyncio.gather(*(_short_run(c.nodes, held, n) for n in range(20)))

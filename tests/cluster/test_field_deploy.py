@@ -77,7 +77,7 @@ async def test_sockets_of_every_kind_are_told_and_closed_with_the_code_and_what_
         lane = (await back.attach(run.id, after="now"))["stream_id"]
         await taken(back, run.id, output(run.call_ids[0]), stream_id=lane)
         assert outputs(await back.collect_run(lane)) == [(run.call_ids[0], "seen")]
-        await elsewhere.collect_run(wait_s=20)
+        await elsewhere.collect_run(wait_s=40)
         check_run(elsewhere.received)
 
 

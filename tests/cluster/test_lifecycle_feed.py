@@ -13,8 +13,9 @@ import pytest
 import redis.asyncio
 
 from antiphon_protocol.lifecycle import LifecycleEntry
+from tests.feed.watching import watching
 from tests.http.calling import until
-from tests.session.held import calling
+from tests.session.held import calling, hold
 from tests.session.play import words, write_script
 from tests.support.cluster import LocalNode, cluster, process_cluster
 from tests.support.follower import Follower
@@ -104,3 +105,26 @@ def _last(heard: list[dict[str, Any]]) -> set[str]:
     """Runs whose newest entry says that they wait."""
     newest = {entry["run"]["response_id"]: entry["run"]["state"] for entry in heard}
     return {run_id for run_id, state in newest.items() if state == "waiting_for_tool"}
+
+
+async def test_dashboards_of_the_living_node_show_nothing_of_a_killed_one(postgres_url: str) -> None:
+    """Field issues O-01, O-05: no run that goes on only on the page, no guest that is gone."""
+    async with process_cluster(postgres_url, lease_s=2.0) as c, contextlib.AsyncExitStack() as stack:
+        watch = await stack.enter_async_context(watching(c.b))
+        owner = await stack.enter_async_context(ws_client(c.b.ws_url))
+        await watch.subscribe()
+        waiting = await hold(owner, calling(c.folder, 1))
+        for _ in range(20):
+            guest = await stack.enter_async_context(ws_client(c.a.ws_url))
+            await guest.hello()
+            await guest.attach(waiting.id)
+        lost = await stack.enter_async_context(ws_client(c.a.ws_url))
+        await lost.create(write_script(c.folder, "talking", [words(5000, rate=20)]))
+        await watch.until(lambda seen: len(seen.rows) == 2 and len(seen.rows[waiting.id]["participants"]) == 21)
+        await c.a.kill()
+        seen = await watch.until(lambda seen: sorted(seen.states.values()) == ["failed", "waiting_for_tool"])
+        await watch.until(lambda seen: len(seen.rows[waiting.id]["participants"]) == 1)
+        assert seen.resets == []
+        late = await stack.enter_async_context(watching(c.b))
+        await late.subscribe()
+        assert late.seen.states == seen.states

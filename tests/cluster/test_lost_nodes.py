@@ -44,7 +44,7 @@ async def test_a_client_of_another_node_answers_100_tool_rounds_and_one_given_wh
             assert (await answer)["type"] == "response.inject.created"
             again = await inject(far, run.id, output(call_ids[-1], "while paused"), stream_id=lane)
             assert again["duplicate"] is True
-            live = run.events + await owner.collect_run(wait_s=20)
+            live = run.events + await owner.collect_run(wait_s=40)
         said = [*map(str, range(TOOL_ROUNDS)), "while paused"]
         assert outputs(live) == list(zip(call_ids, said, strict=True))
         assert await read_whole(c.b.ws_url, run.id) == log_bytes(live)

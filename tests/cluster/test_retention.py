@@ -31,7 +31,7 @@ async def test_the_log_of_an_ended_run_moves_to_the_store_and_is_read_from_there
 ) -> None:
     async with cluster(postgres_url, bus={"linger_s": 0.3}) as c, connected(c.a.ws_url) as owner:
         model = write_script(c.folder, "much", [words(300, text="w{n} " + "x" * 500)])
-        live = await owner.run(model, wait_s=20)
+        live = await owner.run(model, wait_s=40)
         run_id = response_id(live)
         await until(lambda: not keys_of(c.redis, run_id))
         assert stored(postgres_url, run_id)[0] > 0

@@ -122,7 +122,7 @@ async def test_a_run_cancelled_behind_an_approval_can_be_continued(when: str) ->
             MODEL, [answer(request), {"role": "user", "content": "x"}], previous_response_id=response_id(first)
         )
         run_id = response_id([await s.client.recv_on()])
-        async with asyncio.timeout(10):
+        async with asyncio.timeout(40):
             await begun[key].wait()
         if when != "in the call":
             await s.stub.request(1)
@@ -186,7 +186,7 @@ async def test_a_run_cancelled_in_an_approved_call_leaves_nothing_dangling() -> 
     async with stage(says(call("hang", "c", key=key)), DONE, has=[tool]) as s:
         run_id, _, request = await held(s)
         await inject(s, run_id, answer(request))
-        async with asyncio.timeout(10):
+        async with asyncio.timeout(40):
             await begun[key].wait()
         await _cancel(s, run_id)
         await s.run("on", previous_response_id=run_id)

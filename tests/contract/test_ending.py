@@ -190,7 +190,7 @@ async def test_cancelling_closes_the_upstream_of_a_later_round_within_half_a_sec
         run_id = await begin(s)
         request = await s.stub.request(1)
         at = await cancel(s, run_id)
-        async with asyncio.timeout(5):
+        async with asyncio.timeout(40):
             closed_at = await asyncio.shield(request.closed)
         assert closed_at - at < 0.5
         assert types(response(await cancelled(s, run_id))["output"]) == ["mcp_call"]
@@ -203,7 +203,7 @@ async def test_cancelling_stops_a_tool_and_leaves_no_call_dangling() -> None:
     key = "e-stop"
     async with stage(says(("text", "t"), call("hang", key=key), ("text", "u")), DONE, has=[HANG]) as s:
         run_id = await begin(s)
-        async with asyncio.timeout(10):
+        async with asyncio.timeout(40):
             await begun[key].wait()
         await cancel(s, run_id)
         async with asyncio.timeout(1):

@@ -100,7 +100,7 @@ async def test_a_call_is_announced_before_it_is_made() -> None:
     async with stage(says(call("do", key=key, after=[gate])), DONE, has=[DO]) as s:
         await start(s)
         seen = await until_type(s, "response.mcp_call_arguments.done")
-        async with asyncio.timeout(10):
+        async with asyncio.timeout(40):
             await begun[key].wait()
         assert "response.mcp_call.in_progress" in [e["type"] for e in seen]
         ended[gate].set()
@@ -116,7 +116,7 @@ async def test_what_comes_after_the_first_run_waits_for_its_results(step: Any) -
     key, gate = f"o-after-{step[0]}", f"o-after-gate-{step[0]}"
     async with stage(says(call("do", key=key, after=[gate]), step), DONE, has=[DO]) as s:
         await start(s)
-        async with asyncio.timeout(10):
+        async with asyncio.timeout(40):
             await begun[key].wait()
         seen = await until_type(s, "response.mcp_call_arguments.done")
         ended[gate].set()
@@ -142,7 +142,7 @@ async def test_a_custom_call_of_the_client_before_the_first_run_delays_its_start
     steps = ("custom", "patch", "*** x"), call("do", key=key, after=[gate])
     async with stage(says(*steps), DONE, has=[DO]) as s:
         await start(s)
-        async with asyncio.timeout(10):
+        async with asyncio.timeout(40):
             await begun[key].wait()
         seen = await until_type(s, "response.output_item.done")
         assert {e.get("output_index", 0) for e in seen} == {0}, "the call is made, but not shown yet"

@@ -20,6 +20,8 @@ from antiphon.governance.admission.memory_ledger import MemoryLedger
 from antiphon.governance.hooks.build import build_hooks
 from antiphon.governance.usage.write_behind import WriteBehind
 from antiphon.journal.sqlite import SqliteJournal
+from antiphon.ops.feed.source import OwnRuns
+from antiphon.ops.feed.views import FeedViews
 from antiphon.ops.lifecycle import Lifecycle
 from antiphon.ops.registry import RunRegistry
 from antiphon.ports import ModelCall
@@ -104,6 +106,8 @@ async def turns(folder: Path, *answers: list[bytes], **settings: Any) -> AsyncIt
         journal = SqliteJournal(db.writer, db.reader, settings_.journal)
         bus = memory_bus("node", clock)
         limits, counted = Limits(settings_), WriteBehind(db.writer, tell_repeats=True)
+        lifecycle = Lifecycle("a" * 16, clock)
+        registry = RunRegistry(lifecycle, clock)
         engine = Engine(
             settings=settings_,
             clock=clock,
@@ -112,7 +116,7 @@ async def turns(folder: Path, *answers: list[bytes], **settings: Any) -> AsyncIt
             writer=db.writer,
             journal=journal,
             bus=bus,
-            registry=RunRegistry(Lifecycle("a" * 16, clock), clock),
+            registry=registry,
             router=UpstreamRouter([], {MODEL: upstream}, clock),
             toolbox=toolbox,
             sealer=sealer,
@@ -128,6 +132,7 @@ async def turns(folder: Path, *answers: list[bytes], **settings: Any) -> AsyncIt
                 clock=clock,
                 ids=RandomIds(),
             ),
+            feeds=FeedViews(OwnRuns(lifecycle, registry), clock),
         )
         try:
             yield Turns(engine, upstream, db)

@@ -141,7 +141,7 @@ async def test_anybody_may_subscribe_to_the_lifecycle_at_the_address_it_names(cl
     async with redis.asyncio.Redis.from_url(cluster.addresses["Redis"]) as client, client.pubsub() as listener:
         await listener.subscribe("antiphon:v1:default:lifecycle")
         created = await create(cluster.addresses["node-2"], "watched")
-        async with asyncio.timeout(10):
+        async with asyncio.timeout(40):
             while True:
                 message = await listener.get_message(ignore_subscribe_messages=True, timeout=1)
                 if message and str(created["id"]).encode() in message["data"]:

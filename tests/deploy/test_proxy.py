@@ -76,7 +76,7 @@ async def test_a_node_that_is_not_ready_gets_nothing_new(proxied: Proxied) -> No
 
     stopping, other = proxied.nodes
     stopping.models_handler = unready
-    async with asyncio.timeout(15):
+    async with asyncio.timeout(40):
         in_a_row = 0
         while in_a_row < 20:
             before = len(stopping.requests)
@@ -110,7 +110,7 @@ async def upgraded(url: str) -> asyncio.StreamWriter:
     lines = ["GET /v1/responses HTTP/1.1", f"Host: {place}", "Connection: Upgrade", "Upgrade: websocket"]
     lines += ["Sec-WebSocket-Version: 13", "Sec-WebSocket-Key: AAAAAAAAAAAAAAAAAAAAAA=="]
     writer.write("\r\n".join([*lines, "", ""]).encode())
-    async with asyncio.timeout(10):
+    async with asyncio.timeout(40):
         head = await reader.readuntil(b"\r\n\r\n")
     assert head.startswith(b"HTTP/1.1 101 "), head
     return writer

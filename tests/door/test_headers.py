@@ -11,7 +11,7 @@ KEYS = {"auth": "required", "key": [key_of(SECRET)]}
 
 async def test_pages_may_be_framed_and_opened_by_nobody_and_load_nothing_of_others() -> None:
     async with running_server() as server, http(server) as client:
-        for path in ("/", "/chat.css", "/js/main.js"):
+        for path in ("/", "/css/chat.css", "/js/chat/main.js"):
             headers = (await client.get(path)).headers
             policy = dict(part.strip().split(" ", 1) for part in headers["content-security-policy"].split(";"))
             assert policy["default-src"] == policy["script-src"] == policy["style-src"] == "'self'", path

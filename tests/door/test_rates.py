@@ -125,5 +125,5 @@ async def test_a_client_that_goes_on_all_the_same_is_closed(hello: bool, code: i
                 await client.hello()
             for _ in range(400):
                 await client.send({"type": "antiphon:ping", "id": "p"})
-            async with asyncio.timeout(20):
+            async with asyncio.timeout(40):
                 assert (await client.wait_closed())[0] == code

@@ -25,7 +25,7 @@ async def answer_to(server: RunningServer, sent: str) -> str:
     reader, writer = await asyncio.open_connection("127.0.0.1", int(server.url.rpartition(":")[2]))
     try:
         writer.write(sent.encode())
-        async with asyncio.timeout(10):
+        async with asyncio.timeout(40):
             return (await reader.read()).decode()
     finally:
         writer.transport.abort()

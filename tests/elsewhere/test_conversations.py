@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from tests.elsewhere.two_nodes import two_nodes
+from tests.http.calling import get
 from tests.session.play import connected, log_bytes, response_id, stub_settings, until, words, write_script
 from tests.session.speaking import BEFORE, WHOLE, Speaker
 from tests.session.test_steer import steer, turn
@@ -55,6 +56,9 @@ async def test_a_run_in_progress_on_another_node_is_among_those_of_the_conversat
         await other.hello()
         attached = await other.command("antiphon:attach", conversation_id=conversation)
         assert [(row["response_id"], row["state"]) for row in attached["runs"]] == [(run, "running")]
+        listed = (await get(nodes.there, f"/v1/conversations/{conversation}/runs")).json()["data"]
+        assert [(row["response_id"], row["state"]) for row in listed] == [(run, "running")]
+        assert (await get(nodes.there, f"/v1/responses/{run}/input_items")).status_code == 200
         frames = await other.collect_attachment((await push_of(other, run))["stream_id"])
         assert log_bytes(frames) == log_bytes(seen + await owner.collect_run())
 

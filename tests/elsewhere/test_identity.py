@@ -38,3 +38,25 @@ async def test_a_key_revoked_through_one_node_closes_its_sockets_on_the_other(po
             await socket.hello()
             await revoke_key(nodes.here, key_id)
             assert await socket.wait_closed() == (4500, "invalid_api_key")
+
+
+async def test_what_protects_a_node_is_counted_by_each_for_itself(postgres_url: str) -> None:
+    once = {
+        "creates_per_s": 0.001,
+        "create_burst": 1,
+        "failed_logins_per_s": 0.001,
+        "failed_login_burst": 1,
+        "sockets_per_principal": 1,
+    }
+    async with two_nodes(postgres_url, **AUTH, door=once) as nodes:
+        for node in (nodes.here, nodes.there):
+            async with http(node, "wrong") as stranger:
+                assert [(await stranger.get("/v1/models")).status_code for _ in range(2)] == [401, 429]
+            async with http(node, KEY) as client:
+                create = {"model": "antiphon/echo", "input": "x"}
+                answers = [(await client.post("/v1/responses", json=create)).status_code for _ in range(2)]
+                assert answers == [200, 429]
+            async with ws_client(node.ws_url, api_key=KEY):
+                with pytest.raises(InvalidStatus):
+                    async with ws_client(node.ws_url, api_key=KEY):
+                        pass

@@ -13,10 +13,11 @@ from redis.crc import key_slot
 from antiphon.bus.redis import keys
 from antiphon.core.quotas import requests_counter, tokens_counter
 from antiphon.errors import AntiphonError, RequestError, StorageError
-from antiphon.governance.admission import redis_ledger
+from antiphon.governance.admission import memory_ledger, redis_ledger, redis_outbox
+from antiphon.governance.admission.journal_bytes import JournalBytes
 from antiphon.governance.admission.reservation import Reservation
 from antiphon.governance.usage.write_behind import WriteBehind
-from tests.governance.nodes import Node, Nodes, caller, charge, nodes, spender
+from tests.governance.nodes import Node, Nodes, TurnedClock, caller, charge, nodes, spender
 from tests.support.redis import RedisServer
 
 DAY_S = 86_400
@@ -374,3 +375,89 @@ async def test_while_redis_is_away_a_tenant_that_must_be_counted_is_refused(
         running.clock.at += 1
         await begin(node, "resp_2")
         assert (await refused(node)).startswith("quota_exceeded")
+
+
+async def test_counters_of_tenants_that_do_nothing_are_forgotten_and_right_when_they_come_back(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(memory_ledger, "_TENANTS", 3)
+    async with nodes(tmp_path, None, **tier(requests_per_month=2)) as running:
+        node = await running.start()
+        assert isinstance(node.ledger, memory_ledger.MemoryLedger)
+        going_on = await node.accounts.admission.reserve(caller(tenant="busy"), "resp_busy", agent=None)
+        for number in range(10):
+            for tenant in ("acme", f"t{number}"):
+                with contextlib.suppress(RequestError):
+                    run_id = f"resp_{tenant}_{number}"
+                    reservation = await node.accounts.admission.reserve(caller(tenant=tenant), run_id, agent=None)
+                    reservation.commit()
+                    reservation.ended(served=True)
+        assert len(node.ledger._tallies) == 3, "one of them is reserved and in no row"
+        assert {"busy", "acme"} <= node.ledger._tallies.keys()
+        going_on.commit()
+        assert (await refused(node)).startswith("quota_exceeded")
+        for tenant in ("t0", "busy"):
+            await node.accounts.admission.reserve(caller(tenant=tenant), f"resp_{tenant}_again", agent=None)
+            assert (await refused(node, f"resp_{tenant}_x", tenant=tenant)).startswith("quota_exceeded")
+
+
+async def test_what_redis_refuses_or_is_too_much_keeps_nobody_waiting(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    heard: list[tuple[int, Any]] = []
+    sent: list[int] = []
+    under_way, go_on = asyncio.Event(), asyncio.Event()
+
+    async def run_scripts(_: Any, calls: list[Any]) -> list[Any]:
+        under_way.set()
+        await go_on.wait()
+        sent.extend(number for (number,) in calls)
+        return [ValueError("refused") if number == 1 else number for (number,) in calls]
+
+    monkeypatch.setattr(redis_outbox, "run_scripts", run_scripts)
+    monkeypatch.setattr(redis_outbox, "_MAX_CALLS", 3)
+    outbox = redis_outbox.Outbox(lambda: None)  # type: ignore[arg-type, return-value]
+    outbox.start()
+
+    def add(number: int) -> None:
+        outbox.add((number,), lambda reply: heard.append((number, reply)))  # type: ignore[arg-type]
+
+    for number in range(3):
+        add(number)
+    await under_way.wait()
+    for number in (3, 4):  # the two oldest are lost, on their way as they are
+        add(number)
+    go_on.set()
+    await outbox.flush()
+    await outbox.aclose()
+    assert sent == [0, 1, 2, 3, 4], "each that was not lost is sent once"
+    assert outbox.lost == 2 and [reply for _, reply in heard[:2]] == [None, None]
+    assert sorted({number for number, _ in heard}) == [0, 1, 2, 3, 4]
+
+
+async def test_the_journal_is_looked_at_once_for_all_who_ask_and_again_after_a_failure() -> None:
+    class Reader:
+        asked = 0
+        away = False
+
+        async def rows(self, query: Any) -> list[tuple[int]]:
+            self.asked += 1
+            await asyncio.sleep(0)
+            if self.away:
+                raise StorageError("away")
+            return [(7,)]
+
+    reader, clock = Reader(), TurnedClock()
+    looks = JournalBytes(reader, clock)  # type: ignore[arg-type]
+    await asyncio.gather(*(looks.check("acme", 8) for _ in range(50)))
+    assert reader.asked == 1
+    with pytest.raises(RequestError, match="Journal quota exceeded"):
+        await looks.check("acme", 7)
+    for number in range(100):
+        await looks.check(f"t{number}", 8)
+    clock.at += 30
+    reader.away = True
+    for _ in range(2):
+        with pytest.raises(StorageError):
+            await looks.check("acme", 8)
+    assert reader.asked == 103 and len(looks._looks) == 0

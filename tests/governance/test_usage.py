@@ -12,6 +12,7 @@ from antiphon.core.quotas import tokens_counter
 from antiphon.errors import RequestError, StorageError
 from antiphon.governance.usage.report import Span, grouping, report
 from antiphon.store import usage as usage_store
+from antiphon.store.usage import Counted
 from antiphon.store.usage_reports import UsageReader
 from tests.governance.nodes import Node, caller, charge, nodes, spender
 from tests.support.redis import RedisServer
@@ -181,6 +182,32 @@ async def test_rows_that_the_store_did_not_take_are_written_later_and_once(
         assert [row.total_tokens for row in await node.accounts.usage.calls_of("resp_1")] == [7]
         assert await node.used("acme", tokens_counter(running.clock.at)) == 7
         assert running.database.rows("SELECT run_id FROM admissions") == [("resp_1",)]
+
+
+async def test_a_unit_that_was_given_back_while_its_row_failed_stays_given_back(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async with nodes(tmp_path, None, tiers={"enterprise": {"requests_per_month": 9}}) as running:
+        node = await running.start()
+        await admitted(node, "resp_0")
+        await node.settled()
+        with monkeypatch.context() as broken:
+
+            def refuse(*_: Any, **__: Any) -> None:
+                raise StorageError("The store is away.")
+
+            broken.setattr(node.accounts._rows._writer, "submit", refuse)
+            reservation = await node.accounts.admission.reserve(caller(), "resp_1", agent=None)
+            reservation.commit()
+            node.accounts._rows._submit()
+            kept, node.accounts._rows._failed = node.accounts._rows._failed, []
+        reservation.ended()  # it called no model
+        await node.settled()
+        for batch in kept:  # what failed comes back only now
+            node.accounts._rows._put_back(batch, StorageError("The store is away."))
+        await node.settled()
+        used = await running.database.writer.submit(usage_store.count("acme", [Counted("runs", "runs", 0.0)]))
+        assert used == {"runs": 1}
 
 
 async def test_a_report_sums_by_what_was_asked_and_within_its_days(place: Path | str) -> None:

@@ -25,6 +25,10 @@ ANN = Principal("user:ann", "acme", "driver")
 Call = Callable[..., Awaitable[Any]]
 
 
+class Uncaught(BaseException):
+    """What no handler of exceptions catches, as the timeouts of some libraries are."""
+
+
 def asked(text: str = "hello", **fields: Any) -> RunRequest:
     given: dict[str, Any] = {
         "run_id": "resp_1",

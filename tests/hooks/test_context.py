@@ -18,10 +18,18 @@ from antiphon.hooks import ContextRequest
 from antiphon.settings.hooks import ContextSettings
 from antiphon.tools.http_client import open_client
 from antiphon.tools.http_context import HttpContext
-from tests.hooks.hooking import WAIT_S, hang
+from tests.hooks.hooking import WAIT_S, Uncaught, hang
 from tests.support.stub_upstream import StubConn, StubRequest, StubUpstream
 
-RUN = ContextRequest("acme", "user:ann", "reviewer", "conv_1", "resp_1", "community")
+TOLD = {
+    "tenant": "acme",
+    "principal": "user:ann",
+    "agent": "reviewer",
+    "conversation": "conv_1",
+    "run_id": "resp_1",
+    "source": "community",
+}
+RUN = ContextRequest(**TOLD)
 
 
 class Saying:
@@ -31,7 +39,7 @@ class Saying:
         self._said = said
 
     async def text(self, request: ContextRequest) -> str | None:
-        if isinstance(self._said, Exception):
+        if isinstance(self._said, BaseException):
             raise self._said
         if callable(self._said):
             await self._said()
@@ -102,6 +110,7 @@ async def test_providers_are_asked_at_once() -> None:
         (5, "error"),
         (b"bytes", "error"),
         ("\ud800", "error"),
+        (Uncaught(), "error"),
     ],
 )
 async def test_one_that_fails_is_named_and_costs_nobody_else_anything(said: Any, kind: Any) -> None:
@@ -144,17 +153,7 @@ class Both:
 
 
 async def test_the_long_form_knows_the_run_and_the_short_one_is_asked_if_that_gives_nothing() -> None:
-    run = sorted(
-        {
-            "tenant": "acme",
-            "principal": "user:ann",
-            "agent": "reviewer",
-            "conversation": "conv_1",
-            "run_id": "resp_1",
-            "source": "community",
-        }.items()
-    )
-    assert await PythonSource(Both("long")).text(RUN) == f"long {run}"
+    assert await PythonSource(Both("long")).text(RUN) == f"long {sorted(TOLD.items())}"
     assert await PythonSource(Both(None)).text(RUN) == "short reviewer acme"
     assert await PythonSource(Both("")).text(RUN) == "short reviewer acme"
 
@@ -193,6 +192,12 @@ async def test_no_name_leads_out_of_the_folder(run: ContextRequest, tmp_path: Pa
     write(tmp_path, secret="never", all="never", agents__a="never")
     write(folder, acme__agents__a="fine", secret="never")
     assert await FileSource(folder, 1000).text(run) is None
+
+
+async def test_a_name_that_no_file_can_have_is_one_without_a_file(tmp_path: Path) -> None:
+    source = write(tmp_path, all="for all")
+    long = ContextRequest("user:" + "%C3%BC" * 256, "p", "a/" * 64, "c", "r", "system")
+    assert await source.text(long) == "for all"
 
 
 async def test_an_agent_with_a_slash_in_its_name_has_a_file_of_its_own(tmp_path: Path) -> None:
@@ -238,14 +243,7 @@ async def test_a_service_is_told_the_run_and_its_text_is_taken(monkeypatch: pyte
         assert await asked_over_http(stub, headers_env={"Authorization": "NOTES_KEY"}) == "Ann likes tea."
         (request,) = stub.requests
     assert request.authorization == "Bearer quite-secret"
-    assert request.body == {
-        "tenant": "acme",
-        "principal": "user:ann",
-        "agent": "reviewer",
-        "conversation": "conv_1",
-        "run_id": "resp_1",
-        "source": "community",
-    }
+    assert request.body == TOLD
 
 
 @pytest.mark.parametrize("answer", [(204, b""), (200, {"text": None})])

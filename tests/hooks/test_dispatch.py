@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 from collections.abc import Awaitable, Callable
 from typing import Any
 
@@ -10,6 +11,7 @@ import pytest
 from structlog.testing import capture_logs
 
 from antiphon.errors import HookError
+from antiphon.governance.hooks import calling
 from antiphon.governance.hooks.calling import Failure
 from antiphon.governance.hooks.events import EVENTS, IllegalDispatch
 from antiphon.governance.observers import Observers
@@ -271,6 +273,33 @@ async def test_what_a_call_raises_after_its_time_is_in_the_log_and_nowhere_else(
             await soon(lambda: len(lines) == 2)
     assert lines[1]["event"] == "hook_task_failed" and lines[1]["task"] == "run.started late"
     assert "what the user said" not in str(lines)
+
+
+async def test_of_calls_that_never_end_only_so_many_are_left_behind(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(calling, "_LEFT_BEHIND", 3)
+    monkeypatch.setattr(calling, "_CANCEL_S", 0.01)
+    begun = 0
+    may_end = asyncio.Event()
+
+    async def never_hears(payload: Any) -> None:
+        nonlocal begun
+        begun += 1
+        while not may_end.is_set():
+            with contextlib.suppress(asyncio.CancelledError):
+                await may_end.wait()
+
+    async with dispatching(drain_s=WAIT_S) as dispatcher:
+        dispatcher.subscribe("run.started", never_hears, name="deaf", timeout_s=0.01)
+        dispatcher.subscribe("run.started", hang, name="slow", timeout_s=0.01)
+        for _ in range(6):
+            failures = await Observers(dispatcher).started(started())
+            assert failures == (Failure("deaf", "timeout"), Failure("slow", "timeout"))
+            await soon(lambda: dispatcher.calls._left_behind["run.started deaf"] == min(begun, 3))
+        assert begun == 3 and len(dispatcher.calls._tasks) == 3
+        may_end.set()
+        await soon(lambda: not dispatcher.calls._tasks)
+        await Observers(dispatcher).started(started())
+        assert begun == 4
 
 
 async def test_a_shutdown_waits_for_observers_only_so_long() -> None:

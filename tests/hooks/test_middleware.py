@@ -23,6 +23,7 @@ from antiphon.errors import (
 from antiphon.governance.hooks.passage import Change
 from antiphon.hooks import Next, Reply, RunOutcome, RunRequest
 from tests.hooks.hooking import (
+    Uncaught,
     around,
     asked,
     dispatching,
@@ -270,7 +271,10 @@ async def test_a_crash_is_a_failure_whose_text_is_not_even_in_the_log() -> None:
     async def leave(request: RunRequest, next: Next) -> RunOutcome:
         raise SystemExit(1)
 
-    for middleware in (crash, leave):
+    async def slip_through(request: RunRequest, next: Next) -> RunOutcome:
+        raise Uncaught
+
+    for middleware in (crash, leave, slip_through):
         async with around(middleware) as chain:
             with capture_logs() as lines:
                 error = await refusal(chain, asked("a secret plan"))

@@ -10,19 +10,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from antiphon.errors import Deny, HookError
+from antiphon.governance.hooks import calling
 from antiphon.hooks import Middleware, Next, Reply, RunOutcome, RunRequest
-from tests.hooks.hooking import (
-    around,
-    enter,
-    hang,
-    hang_on,
-    noting,
-    outcome,
-    passing,
-    refusal,
-    shouting,
-    soon,
-)
+from tests.hooks.hooking import around, enter, hang, hang_on, noting, outcome, passing, refusal, shouting, soon
 
 
 async def test_what_follows_the_end_cannot_change_it() -> None:
@@ -111,6 +101,24 @@ async def test_a_middleware_that_comes_too_late_calls_nothing_any_more() -> None
         assert (await refusal(chain)).code == "middleware_timeout"
         await soon(lambda: bool(late))
     assert reached == []
+
+
+async def test_of_middlewares_that_never_end_only_so_many_are_left_behind(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(calling, "_LEFT_BEHIND", 2)
+    monkeypatch.setattr(calling, "_CANCEL_S", 0.01)
+    begun = 0
+
+    async def deaf(request: RunRequest, next: Next) -> RunOutcome:
+        nonlocal begun
+        begun += 1
+        return await hang_on()  # type: ignore[no-any-return]
+
+    async with around(deaf, timeout_s=0.01) as chain:
+        calls = chain._dispatcher.calls
+        for _ in range(5):
+            assert (await refusal(chain)).code == "middleware_timeout"
+            await soon(lambda: calls._left_behind["middlewares"] == begun)
+        assert begun == 2 and len(calls._tasks) == 2
 
 
 async def test_a_create_that_is_cancelled_takes_its_middlewares_along() -> None:

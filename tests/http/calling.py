@@ -15,7 +15,7 @@ from tests.support.http_client import SseBody, read_sse
 from tests.support.server import RunningServer, running_server
 from tests.support.stub_upstream import Handler, StubUpstream
 
-WAIT_S = 10.0
+WAIT_S = 40.0
 MODEL = "stub-model"
 UNKNOWN_ID = "resp_" + "0" * 32
 

@@ -71,6 +71,20 @@ async def test_an_emergency_stop_refuses_everybody_and_with_cancel_ends_what_run
         assert await started(server, "driver") == (200, "")
 
 
+async def test_what_an_admin_has_paused_its_operators_cannot_undo() -> None:
+    async with served() as server:
+        await post(server, "/v1/admin/tenants/acme/pause", "operator")
+        await post(server, "/v1/admin/tenants/acme/pause", "admin")
+        for verb in ("resume", "pause", "resume"):  # no way round by a pause of its own
+            refused = await post(server, f"/v1/admin/tenants/acme/{verb}", "operator")
+            assert (refused.status_code, error_of(refused)["code"]) == (403, "forbidden")
+        assert await started(server, "driver") == (503, "tenant_paused")
+        await post(server, "/v1/admin/tenants/acme/resume", "admin")
+        assert await started(server, "driver") == (200, "")
+        await post(server, "/v1/admin/tenants/acme/pause", "operator")
+        assert (await post(server, "/v1/admin/tenants/acme/resume", "operator")).status_code == 200
+
+
 async def test_a_pause_with_cancel_ends_the_runs_of_the_tenant_only() -> None:
     async with served() as server:
         model = slow(server)
@@ -178,7 +192,7 @@ async def test_a_journal_that_is_full_takes_no_more_runs() -> None:
     small = [{"id": "acme", "quotas": {"journal_bytes": 1}}, {"id": "other"}]
     async with served(tenant=small) as server:
         await create(server, key="driver")
-        server.app.accounts.admission._journal_bytes._seen.clear()  # it looks every half minute
+        server.app.accounts.admission._journal_bytes._looks.clear()  # it looks every half minute
         assert await started(server, "driver") == (429, "quota_exceeded")
         assert await started(server, "foreign") == (200, "")
 

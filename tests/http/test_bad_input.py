@@ -82,7 +82,7 @@ NOT_UTF8 = [b'{"model":"antiphon/echo","input":"\xff\xfe"}', b'{"model":"antipho
 async def test_a_body_that_is_not_one_json_object_is_invalid_json() -> None:
     async with beside_a_run() as server, http(server) as client:
         for content in [*NOT_JSON, *NOT_UTF8]:
-            async with asyncio.timeout(10):
+            async with asyncio.timeout(40):
                 assert await post(client, content) == (400, "invalid_json"), content[:80]
         assert len(server.app.registry) == 1
 
@@ -388,7 +388,7 @@ async def test_other_requests_are_answered_while_a_hostile_body_is_read() -> Non
         slow = asyncio.create_task(post(client, hostile))
         answered = 0
         while not slow.done():
-            async with asyncio.timeout(5):
+            async with asyncio.timeout(40):
                 answered += (await other.get("/health")).status_code == 200
         assert await slow == (400, "invalid_request") and answered
         await until(lambda: True)

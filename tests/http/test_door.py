@@ -28,7 +28,7 @@ async def raw(
     reader, writer = await asyncio.open_connection("127.0.0.1", int(server.url.rpartition(":")[2]))
     try:
         writer.write("\r\n".join([f"{method} {path} HTTP/1.1", "connection: close", *lines, "", ""]).encode())
-        async with asyncio.timeout(10):
+        async with asyncio.timeout(40):
             answer = (await reader.read()).decode()
     finally:
         writer.close()
@@ -47,7 +47,7 @@ async def upgrade(server: RunningServer, *lines: str, path: str = "/v1/responses
     ]
     try:
         writer.write("\r\n".join([*fixed, *lines, "", ""]).encode())
-        async with asyncio.timeout(10):
+        async with asyncio.timeout(40):
             head = (await reader.readuntil(b"\r\n\r\n")).decode()
             rest = "" if head.startswith("HTTP/1.1 101") else (await reader.read(4096)).decode()
     finally:
@@ -59,7 +59,7 @@ async def upgrade_of_page(server: RunningServer, *lines: str) -> tuple[int, str]
     """An upgrade that a page may not have: the close code, and the frame before it. A page sees no more."""
     headers = dict(line.split(": ", 1) for line in lines)
     async with connect(server.ws_url, additional_headers=headers, proxy=None) as socket:
-        async with asyncio.timeout(10):
+        async with asyncio.timeout(40):
             text = str(await socket.recv())
             await socket.wait_closed()
         assert socket.close_code is not None

@@ -24,7 +24,7 @@ async def test_new_work_is_refused_with_a_hint_while_running_turns_finish(tmp_pa
         assert (await get(server, "/ready")).status_code == 503 and (
             await get(server, "/health")
         ).status_code == 200
-        async with asyncio.timeout(10):
+        async with asyncio.timeout(40):
             run = check_run((await watching).payloads)
             assert run.terminal is not None and run.terminal["status"] == "completed"
             assert (await waiting)["status"] == "completed"
@@ -38,7 +38,7 @@ async def test_what_outlives_the_budget_ends_server_lost_now_and_after_the_resta
         watching = asyncio.create_task(follow(server, response_id))
         waiting = asyncio.create_task(client.post("/v1/responses", json=body(model=model)))
         await until(lambda: server.app.engine.supervisor.running == 2)
-        async with asyncio.timeout(10):
+        async with asyncio.timeout(40):
             await server.app.drain()
             stream, answer = await watching, await waiting
     terminal = check_run(stream.payloads).terminal

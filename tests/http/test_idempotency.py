@@ -9,6 +9,7 @@ from typing import Any
 import httpx2
 import pytest
 
+from antiphon.runs.start import idempotency
 from antiphon.runs.start.idempotency import IdempotencyKeys
 from tests.http.calling import MODEL, body, ended, error_of, http, script, stub_server, until
 from tests.support import stub_upstream as stub
@@ -167,12 +168,12 @@ async def test_a_socket_that_leaves_while_its_create_is_made_durable_leaves_no_r
         server.app.backends.journal.flush = held  # type: ignore[method-assign]
         async with ws_client(server.ws_url) as socket:
             await socket.create(model=model, idempotency_key="order-17")
-            async with asyncio.timeout(5):
+            async with asyncio.timeout(40):
                 await entered.wait()
             await socket.abort()
         await until(lambda: len(server.app.hub) == 0)
         release.set()
-        async with asyncio.timeout(5):
+        async with asyncio.timeout(40):
             answer = await post(server, model=model)
         assert (await ended(server, answer.json()["id"]))["status"] == "completed"
 
@@ -199,3 +200,22 @@ async def test_a_create_that_another_node_was_faster_with_becomes_its_run(monkey
         conflict = await post(server, model=MODEL, input="other")
         assert (conflict.status_code, error_of(conflict)["code"]) == (409, "idempotency_conflict")
         assert (await post(server, model=MODEL)).json() == theirs, "nothing of the loser is left behind"
+
+
+async def test_so_many_keys_are_remembered_and_older_ones_are_read_from_the_store(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    def key(number: int) -> dict[str, str]:
+        return {"Idempotency-Key": f"key-{number}"}
+
+    monkeypatch.setattr(idempotency, "_RECORDS", 3)
+    async with running_server() as server:
+        keys = server.app.engine.service._keys
+        made = [(await post(server, key(n), input=str(n))).json()["id"] for n in range(6)]
+        assert len(keys._records) == len(keys._scopes) == 3
+        again = [(await post(server, key(n), input=str(n))).json()["id"] for n in range(6)]
+        assert again == made
+        async with http(server) as client:
+            assert (await client.delete(f"/v1/responses/{made[5]}")).status_code == 200
+        assert len(keys._records) == len(keys._scopes) == 2
+        assert (await post(server, key(5), input="5")).json()["id"] != made[5]

@@ -148,6 +148,9 @@ async def test_no_log_line_holds_a_secret_not_even_the_traceback_of_a_crash(
         lines = [json.loads(line) for line in text.splitlines()]
         assert all({"event", "level", "timestamp"} <= line.keys() for line in lines)
         assert [line["event"] for line in lines].count("create") == 5
+        assert all("run_id" not in line for line in lines)
+        of_runs = [line for line in lines if line["event"] in ("create", "create_refused", "run_crashed")]
+        assert all(line["response_id"].startswith("resp_") for line in of_runs)
 
 
 async def test_a_refused_key_is_in_no_answer_either() -> None:

@@ -147,7 +147,7 @@ async def _unstored(server: RunningServer) -> tuple[str, asyncio.Task[None]]:
                     known.set_result(event.json()["response"]["id"])
 
     task = asyncio.create_task(read())
-    async with asyncio.timeout(10):
+    async with asyncio.timeout(40):
         return await known, task
 
 

@@ -81,6 +81,13 @@ ROUTES: dict[str, Line] = {
     "POST /v1/responses/{response_id}/renew": run(DRIVERS, {"call_id": "c", "fence": 1}),
     "POST /v1/responses/{response_id}/release": run(DRIVERS, {"call_id": "c", "fence": 1}),
     "POST /v1/responses/{response_id}/steer": run(DRIVERS, {"input": "more"}, "live"),
+    "GET /v1/conversations/{conversation_id}/runs": Line(EVERYONE, kind="conversation"),
+    "GET /v1/runs": Line(EVERYONE),
+    "GET /v1/runs of a tenant": Line(EVERYONE, query={"tenant": "ID"}, kind="tenant"),
+    "GET /v1/runs/feed": Line(EVERYONE),
+    "GET /v1/runs/feed of a tenant": Line(EVERYONE, query={"tenant": "ID"}, kind="tenant"),
+    "GET /v1/runs/{response_id}": run(EVERYONE),
+    "GET /v1/admin/tenants": Line(OPERATORS),
     "GET /v1/agents": Line(EVERYONE),
     "GET /v1/agents/{name:path}": Line(OF_ACME, kind="agent"),
     "PUT /v1/agents/{name:path}": Line(OPERATORS, AGENT),
@@ -90,9 +97,12 @@ ROUTES: dict[str, Line] = {
     "POST /v1/admin/stop": Line(ADMINS),
     "POST /v1/admin/start": Line(ADMINS),
     "GET /v1/admin/audit": Line(ADMINS),
+    "GET /v1/admin/status": Line(OPERATORS),
+    "GET /metrics": Line(ADMINS),
     "GET /v1/usage": Line(OPERATORS),
     "GET /v1/usage of a tenant": Line(OPERATORS, query={"tenant": "ID"}, kind="tenant"),
     "POST /v1/tickets": Line(EVERYONE),
+    "GET /v1/me": Line(EVERYONE),
     "GET /v1/models": Line(EVERYONE),
     "GET /v1/models/{model:path}": Line(EVERYONE),
 }
@@ -118,6 +128,8 @@ FRAMES: dict[str, Line] = {
     "antiphon:claim": run(DRIVERS, {"response_id": "ID", "call_id": "c"}),
     "antiphon:renew": run(DRIVERS, {"response_id": "ID", "call_id": "c", "fence": 1}),
     "antiphon:release": run(DRIVERS, {"response_id": "ID", "call_id": "c", "fence": 1}),
+    "antiphon:feed.subscribe": Line(EVERYONE, {"tenant": "ID"}, kind="tenant"),
+    "antiphon:feed.unsubscribe": Line(EVERYONE),
     "antiphon:presence": run(EVERYONE, {"response_id": "ID", "state": "typing"}),
 }
 
@@ -252,13 +264,17 @@ async def _made(server: RunningServer, kind: str, driver: str, operator: str, te
 
 async def _call(server: RunningServer, name: str, line: Line, caller: str, given: str) -> httpx2.Response:
     method, path = name.partition(" after ")[0].partition(" of ")[0].split(" ")
-    for part, value in (("{response_id}", given), ("{tenant}", given), ("{model:path}", "antiphon/echo")):
-        path = path.replace(part, value)
+    for part in ("{response_id}", "{conversation_id}", "{tenant}"):
+        path = path.replace(part, given)
+    path = path.replace("{model:path}", "antiphon/echo")
     path = path.replace("{name:path}", given if line.kind == "agent" else f"made-by-{caller}")
     key = None if caller == NOBODY else caller
     async with http(server, key, **{"x-antiphon-instance": "table"}) as client:
         body, query = _filled(line.body, given, caller), _filled(line.query, given, caller)
-        return await client.request(method, path, params=query, json=body)
+        async with client.stream(method, path, params=query, json=body) as answer:
+            if not answer.headers.get("content-type", "").startswith("text/event-stream"):
+                await answer.aread()  # a feed has no end
+        return answer
 
 
 async def _send(client: WsClient, name: str, line: Line, caller: str, given: str) -> dict[str, Any] | None:

@@ -2,12 +2,17 @@
 
 from __future__ import annotations
 
+import asyncio
 import time
 from typing import Any
 
 import pytest
 
-from tests.http.calling import error_of, http, slow, until
+from antiphon.governance.identity.authenticator import Identity
+from antiphon.ports import Credentials
+from antiphon.store import revoked_tokens
+from antiphon.store.revoked_tokens import one_token
+from tests.http.calling import body, error_of, http, slow, until
 from tests.identity.servers import bare, guarded, revoke_key, store_key
 from tests.identity.signing import signed
 from tests.support.http_client import open_sse
@@ -146,4 +151,41 @@ async def test_nobody_is_watched_any_more_when_all_have_left() -> None:
             await client.run("antiphon/echo", "hi")
             await client.command("antiphon:auth", token=signed(jti="newer"))
             assert len(server.app.identity._watches) == 1  # type: ignore[union-attr]
+        await until(lambda: len(server.app.identity._watches) == 0)  # type: ignore[union-attr]
+
+
+async def test_who_begins_to_watch_a_moment_after_a_revocation_is_told_of_it() -> None:
+    async with guarded() as server:
+        identity = server.app.identity
+        assert isinstance(identity, Identity)
+        key_id, told = await store_key(server, "ak_1"), list[str]()
+        by_key = await identity.authenticate(Credentials("ak_1"))
+        by_token = await identity.authenticate(Credentials(signed(jti="t1")))
+        await revoke_key(server, key_id)
+        await server.app.backends.store.writer.submit(revoked_tokens.revoke(one_token("t1"), time.time()))
+        await identity._stored.read()
+        await identity._revoked_tokens.read()
+        for principal in (by_key, by_token):
+            identity.watch(principal, told.append)
+        await until(lambda: told == ["revoked", "revoked"])
+        assert len(identity._watches) == 0
+
+
+async def test_a_create_that_waits_for_its_answer_is_told_when_its_credential_ends_and_its_run_goes_on() -> None:
+    async with guarded(**QUICK) as server:
+        key_id = await store_key(server, "ak_waits")
+        ends = {soon(4): "token_expired", "ak_waits": "invalid_api_key"}
+        for credential, code in ends.items():
+            async with http(server, credential) as client:
+                waiting = asyncio.create_task(
+                    client.post("/v1/responses", json=body(model=slow(server)), timeout=60)
+                )
+                await until(lambda: any(state.state == "running" for state in server.app.registry))
+                if credential == "ak_waits":
+                    await revoke_key(server, key_id)
+                answer = await waiting
+            assert (answer.status_code, error_of(answer)["code"]) == (401, code)
+            (run,) = [state for state in server.app.registry if state.state == "running"]
+            async with http(server, signed(role="operator")) as operator:
+                assert (await operator.post(f"/v1/responses/{run.response_id}/cancel")).status_code == 200
         await until(lambda: len(server.app.identity._watches) == 0)  # type: ignore[union-attr]

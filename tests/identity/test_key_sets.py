@@ -13,6 +13,7 @@ from antiphon.errors import AntiphonError, StartupError
 from antiphon.governance.identity.build import Verifier
 from antiphon.governance.identity.key_sets import KeySet, file_reader, url_reader
 from antiphon.settings.identity import JwtSettings
+from tests.http.calling import until
 from tests.identity.signing import OTHER_RSA_KEY as OTHER_RSA
 from tests.identity.signing import RSA_KEY as RSA
 from tests.identity.signing import TurnedClock, jwk, key_set
@@ -30,10 +31,12 @@ class Provider:
     def __init__(self, *keys: dict[str, Any]) -> None:
         self.answer: bytes | Exception = key_set(*keys)
         self.asked = 0
+        self.may_answer = asyncio.Event()
+        self.may_answer.set()
 
     async def __call__(self) -> bytes:
         self.asked += 1
-        await asyncio.sleep(0)
+        await self.may_answer.wait()
         if isinstance(self.answer, Exception):
             raise self.answer
         return self.answer
@@ -76,7 +79,30 @@ async def test_a_key_that_was_taken_out_counts_no_more_after_half_the_time() -> 
     assert await keys.find("one") is not None
     provider.answer = key_set(jwk(OTHER_RSA, "two"))
     clock.at += 301
+    await keys.find("one")  # has it read again
+    await until(lambda: provider.asked == 2)
     assert await keys.find("one") is None
+
+
+async def test_nobody_waits_for_a_slow_set_while_there_is_one_and_those_without_a_key_wait_together() -> None:
+    provider = Provider(jwk(RSA, "one"))
+    keys, clock = key_set_of(provider)
+    assert await keys.find("one") is not None
+    provider.may_answer.clear()
+    clock.at += 301
+    for _ in range(20):
+        assert await keys.find("one") is not None, "the old ones count while others are fetched"
+    waiting = [asyncio.create_task(keys.find("two")) for _ in range(20)]
+    await until(lambda: provider.asked == 2)
+    assert not any(task.done() for task in waiting)
+    provider.answer = key_set(jwk(RSA, "one"), jwk(OTHER_RSA, "two"))
+    provider.may_answer.set()
+    assert all(key is not None for key in await asyncio.gather(*waiting))
+    assert provider.asked == 2
+    clock.at += 301
+    provider.may_answer.clear()
+    await keys.find("one")
+    await keys.aclose()  # also while it is read
 
 
 @pytest.mark.parametrize("trouble", [OSError("away"), ValueError("no key set"), httpx2.ConnectError("refused")])
@@ -185,4 +211,4 @@ async def test_a_file_that_changed_is_read_again(tmp_path: Path) -> None:
     assert await keys.find("one") is not None
     write_key_set(tmp_path, jwk(OTHER_RSA, "two"))
     clock.at += 6
-    assert await keys.find("one") is None and await keys.find("two") is not None
+    assert await keys.find("two") is not None and await keys.find("one") is None

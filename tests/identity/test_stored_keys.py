@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import asyncio
 from dataclasses import replace
 
 import pytest
 
-from antiphon.errors import AntiphonError, StorageError, Unauthorized
+from antiphon.core.token_bucket import Rate
+from antiphon.errors import AntiphonError, RequestError, StorageError, Unauthorized
+from antiphon.governance.identity.failed_logins import FailedLogins
 from antiphon.governance.identity.stored_keys import StoredKeys
 from antiphon.settings.identity import IdentitySettings
 from antiphon.store.api_keys import ApiKey
@@ -20,9 +23,12 @@ class Rows:
         self.keys = {key.sha256: key for key in keys}
         self.finds = 0
         self.away = False
+        self.may_answer = asyncio.Event()
+        self.may_answer.set()
 
     async def find(self, sha256: str) -> ApiKey | None:
         self.finds += 1
+        await self.may_answer.wait()
         return self.keys.get(sha256)
 
     async def revoked_since(self, at: float) -> frozenset[str]:
@@ -42,8 +48,8 @@ def key(name: str = "ci", **fields: object) -> ApiKey:
     return ApiKey(id=f"key_{name}", sha256=name, name=name, **given)  # type: ignore[arg-type]
 
 
-def stored(rows: Rows, clock: TurnedClock) -> StoredKeys:
-    return StoredKeys(rows, clock, {"acme": "pro"}, IdentitySettings())
+def stored(rows: Rows, clock: TurnedClock, failed: FailedLogins | None = None) -> StoredKeys:
+    return StoredKeys(rows, clock, {"acme": "pro"}, IdentitySettings(), failed or FailedLogins(None, clock))
 
 
 async def test_a_key_is_its_tenant_role_and_user_or_itself() -> None:
@@ -131,3 +137,33 @@ async def test_what_was_revoked_while_the_store_was_away_for_long_is_found_when_
     await keys.read()
     with pytest.raises(Unauthorized):
         keys.check("key_ci")
+
+
+async def test_a_flood_of_made_up_keys_from_one_address_keeps_no_other_from_being_looked_up() -> None:
+    rows, clock = Rows(key()), TurnedClock()
+    keys = stored(rows, clock)
+    rows.may_answer.clear()
+    flood = [asyncio.create_task(keys.find(f"made up {number}", "192.0.2.1")) for number in range(500)]
+    await asyncio.sleep(0)
+    good = asyncio.create_task(keys.find("ci", "192.0.2.2"))
+    await asyncio.sleep(0)
+    assert rows.finds == 3, "two of the flood, and at once the one of another address"
+    rows.may_answer.set()
+    assert await good is not None and not all(task.done() for task in flood)
+    assert await asyncio.gather(*flood) == [None] * 500
+
+
+async def test_an_address_that_has_failed_too_often_is_looked_up_no_more_until_it_has_waited() -> None:
+    rows, clock = Rows(key(), key("known")), TurnedClock()
+    failed = FailedLogins(Rate(per_s=1, burst=3), clock)
+    keys = stored(rows, clock, failed)
+    assert await keys.find("known", "192.0.2.1") is not None
+    for _ in range(3):
+        failed.count("192.0.2.1")
+    with pytest.raises(RequestError) as refused:
+        await keys.find("made up", "192.0.2.1")
+    assert (refused.value.code, refused.value.headers["retry-after"]) == ("rate_limited", "1")
+    assert rows.finds == 1 and await keys.find("known", "192.0.2.1") is not None
+    assert await keys.find("ci", "192.0.2.2") is not None
+    clock.at += 1
+    assert await keys.find("ci", "192.0.2.1") is not None

@@ -56,8 +56,8 @@ async def refusal(token: str, reader: Tokens | None = None) -> str:
 
 async def test_a_token_says_who_it_is_in_which_tenant_with_which_role_and_for_how_long() -> None:
     until = float(int(time.time()) + 3600)
-    anna = await tokens().read(signed(exp=until, jti="t1"))
-    assert anna == Principal("user:anna", "acme", "driver", "pro", until, "jwt:t1")
+    anna = await tokens().read(signed(exp=until, jti="t1", iat=7))
+    assert anna == Principal("user:anna", "acme", "driver", "pro", until, "jwt:t1", 7.0)
     late = await tokens(leeway_s=30).read(signed(exp=until, role="viewer"))
     assert (late.role, late.expires_at) == ("viewer", until + 30)
 

@@ -71,7 +71,7 @@ async def test_a_log_is_moved_right_after_the_end_into_few_rows(
         made.journal.on_ended = made.archive.moved_soon
         made.archive.start()
         last = await over(made, size=BIG)
-        async with asyncio.timeout(10):
+        async with asyncio.timeout(40):
             while await listed(made):  # noqa: ASYNC110 - no event announces it
                 await asyncio.sleep(0.005)
         assert await kept(made) == [*events(0, 99, BIG), last]

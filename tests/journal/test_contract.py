@@ -222,7 +222,7 @@ async def test_a_node_that_is_not_suspended_may_act_at_once(kind: Kind, tmp_path
         run_log = given_.open()
         given_.journal.append(run_log, [event(0)], 0)
         assert not given_.journal.holds_back(run_log)
-        async with asyncio.timeout(10):
+        async with asyncio.timeout(40):
             await given_.journal.may_act(run_log)
 
 

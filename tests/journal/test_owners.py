@@ -212,7 +212,7 @@ async def test_whoever_flushes_a_run_that_has_just_ended_need_not_wait(one: Node
     one.journal.append(run_log, [event(5)], 5)
     flushing = asyncio.create_task(one.journal.flush(run_log))
     await ended(one.journal, run_log)
-    async with asyncio.timeout(20):
+    async with asyncio.timeout(40):
         await flushing
         await one.journal.flush(run_log)
         await one.journal.may_act(run_log)

@@ -220,7 +220,7 @@ async def test_a_run_that_redis_does_not_take_stops_and_goes_on(server: RedisSer
         await impatient.journal.flush(run_log)
     assert not acting.done()
     server.start()
-    async with asyncio.timeout(10):
+    async with asyncio.timeout(40):
         await acting
     await flushed(impatient.journal, run_log)
     assert run_log.durable == written - 1

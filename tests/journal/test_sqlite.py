@@ -107,7 +107,7 @@ async def test_when_every_nth_write_fails_nothing_is_lost_doubled_or_out_of_orde
                 journal.append(run_log, [event(n)], n)
             await asyncio.sleep(0.002)
         for i, run_log in enumerate(logs):
-            async with asyncio.timeout(20):
+            async with asyncio.timeout(40):
                 while True:
                     try:
                         verdict = await journal.end(run_log, ending(f"resp_{i}", number=200), 10)

@@ -31,7 +31,7 @@ async def node(server: RedisServer, db: Database, name: str) -> AsyncIterator[tu
     try:
         yield bus, journal
     finally:
-        async with asyncio.timeout(15):
+        async with asyncio.timeout(40):
             await journal.aclose()
             await bus.stop()
 
@@ -52,7 +52,7 @@ async def test_while_redis_is_paused_longer_than_the_lease_nothing_is_shown_and_
                 assert journal.holds_back(run_log) and run_log.shown == 4
             finally:
                 server.resume()
-            async with asyncio.timeout(15):
+            async with asyncio.timeout(40):
                 await journal.may_act(run_log)
             assert bus.held and run_log.shown == 9 and journal.fence(run_log) > 1
             last = await ended(journal, run_log)

@@ -33,7 +33,7 @@ class Node:
         clock = FakeClock()
         self.lifecycle = Lifecycle("e" * 16, clock)
         self.runs = RunRegistry(self.lifecycle, clock)
-        self.feed = RedisFeed(lambda: commands, RandomIds(), **options)
+        self.feed = RedisFeed(lambda: commands, RandomIds(), clock, **options)
         self.lifecycle.observe(self.feed.publish)
         self.feed.on_new_epoch = self.runs.tell_all
 

@@ -8,8 +8,8 @@ from collections.abc import Iterator
 import pytest
 from redis.crc import key_slot
 
-from antiphon.bus.redis.keys import feed
-from antiphon.ops.feed_redis import position_key, run_key
+from antiphon.bus.redis.keys import FEEDS, feed
+from antiphon.ops.feed_reading import position_key, rows_keys, run_key
 from antiphon.ops.lifecycle import RING_ENTRIES
 from antiphon_protocol.lifecycle import LIFECYCLE_EVENTS, LifecycleEntry
 from tests.ops.feed_nodes import LIFE, Node, Subscriber, epochs, events_of, node, revs, stream, until
@@ -66,7 +66,7 @@ async def test_what_a_cut_off_subscriber_missed_is_in_the_stream(server: RedisSe
             one.end(run)
             await until(lambda: bool(dashboard.heard) and dashboard.heard[-1]["rev"] == 10)
             epoch, rev = dashboard.heard[1]["epoch"], dashboard.heard[1]["rev"]
-        page = await one.feed.since("default", epoch, rev)
+        page = await one.feed.reading.since("default", epoch, rev)
     assert page.entries is not None and [rev for rev, _ in page.entries] == list(range(3, 11))
     assert (page.epoch, page.head) == (epoch, 10)
 
@@ -129,19 +129,19 @@ async def test_the_entries_of_a_run_go_on_at_its_number_with_another_owner(serve
 
 async def test_a_position_is_answered_with_what_follows_or_with_a_reset(server: RedisServer) -> None:
     async with node(server) as one:
-        assert (await one.feed.since("default", "", 0)).epoch == ""
+        assert (await one.feed.reading.since("default", "", 0)).epoch == ""
         one.end(one.begin("resp_1"))
         await one.sent()
         epoch = stream(server)[0]["epoch"]
-        page = await one.feed.since("default", epoch, 2, limit=2)
+        page = await one.feed.reading.since("default", epoch, 2, limit=2)
         assert page.entries is not None and [rev for rev, _ in page.entries] == [3, 4] and page.head == 5
         assert b'"rev":3,"event":"run.step.started"' in page.entries[0][1]
-        assert (await one.feed.since("default", epoch, 5)).entries == []
+        assert (await one.feed.reading.since("default", epoch, 5)).entries == []
         for unknown in ((epoch, 6), ("f" * 16, 2), ("f" * 16, 5), ("", 0)):
-            assert (await one.feed.since("default", *unknown)).entries is None, unknown
+            assert (await one.feed.reading.since("default", *unknown)).entries is None, unknown
         server.command("XTRIM", feed("default"), "MAXLEN", 2)
-        assert (await one.feed.since("default", epoch, 2)).entries is None
-        assert (await one.feed.since("default", epoch, 3)).entries is not None
+        assert (await one.feed.reading.since("default", epoch, 2)).entries is None
+        assert (await one.feed.reading.since("default", epoch, 3)).entries is not None
 
 
 async def test_the_stream_is_bounded(server: RedisServer) -> None:
@@ -161,10 +161,13 @@ async def test_every_key_expires_and_that_of_an_ended_run_sooner(server: RedisSe
         one.end(one.begin("resp_over"))
         await one.sent()
         await one.feed.take("resp_taken", "default", 2)
+        await until(lambda: server.command("EXISTS", FEEDS) == 1)
     keys = {key.decode(): server.command("PTTL", key) for key in server.command("KEYS", "*")}
     assert keys.keys() == {
+        FEEDS,
         feed("default"),
         position_key("default"),
+        *rows_keys("default"),
         *(run_key("default", run_id) for run_id in ("resp_live", "resp_over", "resp_taken")),
     }
     for key, ttl_ms in keys.items():
@@ -173,5 +176,5 @@ async def test_every_key_expires_and_that_of_an_ended_run_sooner(server: RedisSe
 
 
 def test_the_keys_of_a_tenant_are_on_one_shard() -> None:
-    keys = [feed("acme"), position_key("acme"), run_key("acme", "resp_1")]
+    keys = [feed("acme"), position_key("acme"), *rows_keys("acme"), run_key("acme", "resp_1")]
     assert len({key_slot(key.encode()) for key in keys}) == 1

@@ -51,6 +51,21 @@ def test_what_an_agent_names_and_nobody_has(tmp_path: Path, agent: dict[str, Any
     assert refused.value.message == line
 
 
+def test_a_tool_that_an_agent_or_tenant_lists_and_nobody_has(tmp_path: Path) -> None:
+    known = ["current_time", "mcp", "web_search", "code_interpreter", "x_search", "lookup"]
+    stub: dict[str, Any] = {"name": "stub", "url": "http://127.0.0.1:1", "models": ["m"]}
+    own = {"kind": "http", "name": "lookup", "description": "d", "url": "http://127.0.0.1:1/", "parameters": {}}
+    given: dict[str, Any] = {"upstream": [{**stub, "native_tools": ["x_search"]}], "tool": [own]}
+    fine = {"agent": [{"name": "a", "tools": known}], "tenant": [{"id": "acme", "tools": known}]}
+    Antiphon(test_settings(tmp_path, **given, **fine))
+    wrong = {"agent": [{"name": "a", "tools": ["curent_time"]}], "tenant": [{"id": "acme", "tools": ["lokup"]}]}
+    with pytest.raises(StartupError) as refused:
+        Antiphon(test_settings(tmp_path, **given, **wrong))
+    first, second = refused.value.message.splitlines()
+    assert first.startswith("tenant 'acme' lists the tool 'lokup', which is no tool")
+    assert second.startswith("agent 'a' lists the tool 'curent_time', which is no tool")
+
+
 def test_one_name_in_three_tiers_and_for_two_tenants_is_no_clash(tmp_path: Path) -> None:
     own = [{"name": "a", "tier": "user", "tenant": tenant} for tenant in ("default", "acme")]
     shared = [{"name": "a", "tier": tier} for tier in ("community", "system")]

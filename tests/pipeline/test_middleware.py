@@ -48,6 +48,20 @@ async def test_the_model_the_store_and_the_next_turn_read_what_a_middleware_made
         ]
 
 
+async def test_a_rewritten_input_is_checked_like_any_other() -> None:
+    async def adds_image(request: RunRequest, go_on: Next) -> RunOutcome:
+        image = {"type": "input_image", "image_url": request.texts()[0]}
+        return await go_on(replace(request, input=[{"role": "user", "content": [image]}]))
+
+    async with serving() as (stub, server):
+        around(server, adds_image)
+        refused = await post(server, model="small", input="http://169.254.169.254/latest/meta-data")
+        assert (refused.status_code, error_of(refused)["code"]) == (400, "input_url_not_allowed")
+        assert stub.requests == []
+        await nothing_is_left(server)
+        assert (await post(server, model="small", input="https://example.com/a.png")).status_code == 200
+
+
 async def test_a_rewritten_agent_and_model_are_the_runs() -> None:
     async def to_a(request: RunRequest, go_on: Next) -> RunOutcome:
         return await go_on(replace(request, agent="a", model=None))
@@ -187,6 +201,7 @@ async def test_an_answer_in_the_models_place_is_a_whole_run_without_a_model_call
 async def test_an_answer_may_be_items_and_the_conversation_goes_on_behind_it() -> None:
     items: list[dict[str, Any]] = [
         {"type": "message", "role": "assistant", "content": [{"type": "output_text", "text": "one"}]},
+        {"type": "message", "role": "assistant", "content": "two"},
         {"type": "function_call", "call_id": "c", "name": "look", "arguments": "{}"},
     ]
 
@@ -197,12 +212,13 @@ async def test_an_answer_may_be_items_and_the_conversation_goes_on_behind_it() -
     async with serving() as (stub, server):
         around(server, answer)
         first = (await post(server, model="small", tools=[look])).json()
-        assert [item["type"] for item in first["output"]] == ["message", "function_call"]
-        output = {"type": "function_call_output", "call_id": first["output"][1]["call_id"], "output": "seen"}
+        assert [item["type"] for item in first["output"]] == ["message", "message", "function_call"]
+        assert [item["content"][0]["text"] for item in first["output"][:2]] == ["one", "two"]
+        output = {"type": "function_call_output", "call_id": first["output"][2]["call_id"], "output": "seen"}
         second = await post(server, model="small", tools=[look], previous_response_id=first["id"], input=[output])
         assert second.json()["status"] == "completed"
         kinds = [item.get("type", "message") for item in stub.requests[0].body["input"]]
-        assert kinds == ["message", "message", "function_call", "function_call_output"]
+        assert kinds == ["message", "message", "message", "function_call", "function_call_output"]
 
 
 async def test_a_middleware_hears_how_the_run_ended() -> None:

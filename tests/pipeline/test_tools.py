@@ -57,7 +57,8 @@ async def test_another_tenants_tool_is_refused_as_one_that_does_not_exist(
 )
 async def test_tools_of_the_upstream_and_servers_by_url_need_a_place_in_the_list_too(tool: dict[str, Any]) -> None:
     bounds = {"mcp_allowed_hosts": ["mcp.example.com"]}
-    async with serving(tenant=TENANTS, tools=bounds) as (stub, server):
+    listed = [{"id": "acme", "tools": ["web_search"]}, {"id": "other"}]
+    async with serving(tenant=listed, tools=bounds) as (stub, server):
         answer = await post(server, model="small", tools=[tool])
         assert (answer.status_code, error_of(answer)["code"]) == (400, "unsupported_tool")
         assert stub.requests == []

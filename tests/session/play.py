@@ -101,13 +101,13 @@ async def started(client: WsClient, stream_id: str | None = None) -> str:
     return str(event["response"]["id"])
 
 
-async def attach_all(client: WsClient, run_id: str, wait_s: float = 10.0, **fields: Any) -> list[Event]:
+async def attach_all(client: WsClient, run_id: str, wait_s: float = 40.0, **fields: Any) -> list[Event]:
     """Attach and collect the attachment to its end; gives the numbered events."""
     attached = await client.attach(run_id, **fields)
     return numbered(await client.collect_attachment(attached["stream_id"], wait_s))
 
 
-async def reference(url: str, run_id: str, wait_s: float = 10.0) -> list[Event]:
+async def reference(url: str, run_id: str, wait_s: float = 40.0) -> list[Event]:
     """REF: the run from its first event to its last, as an undisturbed observer gets it."""
     async with connected(url) as observer:
         await observer.hello()
@@ -126,7 +126,7 @@ def checked(events: Iterable[Event]) -> CheckedRun:
     return check_run(list(events))
 
 
-async def until(true: Callable[[], bool], what: str, wait_s: float = 10.0) -> None:
+async def until(true: Callable[[], bool], what: str, wait_s: float = 40.0) -> None:
     """Wait for something inside the server that tells nobody; bounded."""
     deadline = time.monotonic() + wait_s
     while not true():

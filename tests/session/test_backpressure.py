@@ -7,6 +7,7 @@ import json
 import time
 from pathlib import Path
 
+import httpx2
 import pytest
 
 from tests.session.play import (
@@ -81,15 +82,20 @@ async def test_a_client_that_never_reads_costs_little_is_closed_in_time_and_miss
                 run_id = await started(deaf)
                 deaf.stop_reading()
                 stopped = time.monotonic()
+
+                async def closed() -> int:
+                    # Its own turn is delivered nowhere else, so the log of the server tells when it was closed.
+                    await until(lambda: "socket_stalled" in server.log.read_text(), "the close of the deaf", 30)
+                    assert time.monotonic() - stopped < 20
+                    done.set()
+                    deaf.resume_reading()  # before the server gives up saying why
+                    return (await deaf.wait_closed())[0]
+
+                closing = asyncio.create_task(closed())
                 await watcher.hello()
-                whole = await attach_all(watcher, run_id, wait_s=30)
+                whole = await attach_all(watcher, run_id, wait_s=60)
                 check_run(whole)
-                # Its own turn is delivered nowhere else, so the log of the server tells when it was closed.
-                await until(lambda: "socket_stalled" in server.log.read_text(), "the close of the deaf socket", 15)
-                assert time.monotonic() - stopped < 20
-                deaf.resume_reading()
-                assert (await deaf.wait_closed())[0] in ((4001,) if hello else (1013,))
-            done.set()
+                assert await closing in ((4001,) if hello else (1013,))
             growth = await measuring - before
             assert growth < 40_000_000, f"{growth / 1e6:.0f} MB more than for the same run with a reader"
             had = numbered(deaf.received)
@@ -134,14 +140,14 @@ async def test_a_slow_reader_slows_neither_the_run_nor_the_lanes_of_others() -> 
 
 
 async def test_a_slow_but_steady_reader_is_not_called_stalled() -> None:
-    async with running_server(limits={"outbox_bytes": 65_536}, timeouts={"stalled_socket_s": 0.5}) as server:
+    async with running_server(limits={"outbox_bytes": 65_536}, timeouts={"stalled_socket_s": 3}) as server:
         model = write_script(server.data_dir, "burst", [words(30_000, text="x" * 300)])
         async with ws_client(server.ws_url, max_queue=1) as slow:
             await slow.create(model)
             await started(slow)
             while slow.received[-1]["type"] != "response.completed":
                 slow.stop_reading()
-                await asyncio.sleep(0.1)  # the pace of this reader, not a wait for anything
+                await asyncio.sleep(0.25)  # the pace of this reader, 15 times: longer in all than it may stall
                 slow.resume_reading()
                 target = len(slow.received) + 2_000
                 while len(slow.received) < target and slow.received[-1]["type"] != "response.completed":
@@ -165,6 +171,10 @@ async def test_answers_to_a_client_that_asks_and_does_not_read_are_bounded(tmp_p
             await until(lambda: "socket_stalled" in server.log.read_text(), "the close of the deaf socket", 15)
             client.resume_reading()
             assert (await client.wait_closed())[0] == 4001
+            async with httpx2.AsyncClient(trust_env=False) as web:
+                metrics = (await web.get(f"{server.url}/metrics")).text
+            assert 'antiphon_evictions_total{transport="websocket"} 1.0' in metrics
+            assert 'antiphon_socket_closes_total{code="4001"} 1.0' in metrics
             done.set()
             growth = await measuring - before
             assert growth < 60_000_000, f"300 answers of 1 MB nobody read cost {growth / 1e6:.0f} MB"

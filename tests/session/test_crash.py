@@ -67,7 +67,7 @@ async def test_a_store_that_takes_no_events_fails_the_run_in_time_and_get_never_
         await client.create(model)
         seen = await client.recv_until(lambda event: event.get("delta") == "w5 ")
         broken.set()
-        events = seen + await client.collect_run(wait_s=15)
+        events = seen + await client.collect_run(wait_s=40)
         check_run(events)
         assert events[-1]["response"]["error"]["code"] == "storage_unavailable"
         async with httpx2.AsyncClient(timeout=10, trust_env=False) as http:
@@ -90,7 +90,7 @@ async def test_a_store_that_comes_back_within_patience_loses_nothing(monkeypatch
             return real(self, fail if left[0] >= 0 else work)
 
         monkeypatch.setattr(SqliteWriter, "submit", submit)
-        events = await client.run(input="held back", wait_s=20)
+        events = await client.run(input="held back", wait_s=40)
         assert check_run(events).text == "held back"
         assert log_bytes(await reference(server.ws_url, response_id(events))) == log_bytes(events)
 

@@ -19,6 +19,7 @@ ELSEWHERE = {
     "payload_too_large",
     "not_found",
     "method_not_allowed",
+    "conversation_not_found",
     "invalid_api_key",
     "host_not_allowed",
     "origin_not_allowed",

@@ -388,7 +388,7 @@ async def test_an_upstream_that_fails_after_a_steer_hands_it_back() -> None:
         conn.head()
         for event in events_of_text(["half a "])[:5]:
             conn.sse(event)
-        async with asyncio.timeout(10):
+        async with asyncio.timeout(40):
             await go.wait()
         conn.reset()
 
@@ -479,7 +479,7 @@ class SteeredLane:
         else:
             assert code_of(notice) in ("response_already_completed", "response_not_active"), notice.raw
 
-    async def _read(self, wait_s: float = 10.0) -> Event:
+    async def _read(self, wait_s: float = 40.0) -> Event:
         event = await self._client.recv_on(self.name, wait_s)
         if event["type"] == "response.created":
             self.newest = event["response"]["id"]

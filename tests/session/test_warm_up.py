@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import pytest
 
+from antiphon.journal.contract import RunLost
+from antiphon.runs.run import Run
 from tests.session.play import attach_all, connected, log_bytes, response_id, stub_settings
 from tests.support.gap_checker import check_run
 from tests.support.server import running_server
@@ -77,3 +79,20 @@ async def test_a_warm_up_with_a_bad_model_or_parent_is_refused() -> None:
         assert (await client.recv_error())["error"]["code"] == "model_not_found"
         await client.create(input=WARM, generate=False, previous_response_id="resp_x")
         assert (await client.recv_error())["error"]["code"] == "previous_response_not_found"
+
+
+async def test_a_warm_up_that_another_node_took_as_it_began_is_a_refusal_to_try_again(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    async with running_server() as server, connected(server.ws_url) as client:
+
+        async def lost(run: Run) -> None:
+            raise RunLost(run.id)
+
+        with monkeypatch.context() as taken:
+            taken.setattr(server.app.engine.supervisor, "finish_warm_up", lost)
+            await client.create(input=[], generate=False)
+            refused = await client.recv_error()
+        assert (refused["status"], refused["error"]["code"]) == (503, "storage_unavailable")
+        assert server.app.accounts.admission._live == {}
+        assert (await client.run(input=[], generate=False))[-1]["type"] == "response.completed"

@@ -22,7 +22,7 @@ from antiphon.store.writer import SqliteWriter
 from antiphon.store.writing import Writer
 from tests.support import postgres
 
-WAIT_S = 10.0
+WAIT_S = 40.0
 TIMEOUT_S = 5.0
 
 

@@ -8,6 +8,7 @@ from typing import Any
 import orjson
 
 from antiphon.store import records
+from antiphon.store.conversations import runs_of_conversation
 from tests.store.database import Database, database, ending, new_response
 
 
@@ -49,3 +50,25 @@ async def test_a_conversation_is_found_by_its_index(place: Path | str) -> None:
     async with database(place) as db:
         explain = "EXPLAIN QUERY PLAN" if isinstance(place, Path) else "EXPLAIN"
         assert "responses_conversation" in str(db.rows(f"{explain} {query}"))
+
+
+async def test_runs_of_a_conversation_come_newest_first_also_where_two_began_at_once(place: Path | str) -> None:
+    async with database(place) as db:
+        for name, created_at in (("resp_a", 1.0), ("resp_b", 2.0), ("resp_c", 2.0)):
+            await ended(db, name, created_at)
+        await ended(db, "resp_private", 2.5, visibility="private", creator="user:a")
+        await ended(db, "resp_other", 9.0, conversation_id="conv_2")
+        await db.writer.submit(records.begin(new_response("resp_running", created_at=3.0), None))
+
+        async def listed(before: tuple[float, str] | None = None, limit: int = 9, **asker: str) -> list[str]:
+            tenant, creator = asker.get("tenant"), asker.get("creator")
+            rows = await runs_of_conversation(
+                db.reader, "conv_1", tenant=tenant, creator=creator, before=before, limit=limit
+            )
+            assert {row.id for row in rows if not row.ended} <= {"resp_running"}
+            return [row.id for row in rows]
+
+        assert await listed() == ["resp_running", "resp_private", "resp_c", "resp_b", "resp_a"]
+        assert await listed((2.0, "resp_c"), limit=1) == ["resp_b"]
+        assert await listed(tenant="default", creator="user:b") == ["resp_running", "resp_c", "resp_b", "resp_a"]
+        assert await listed(tenant="elsewhere") == []

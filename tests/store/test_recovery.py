@@ -198,7 +198,7 @@ async def test_killed_in_mid_run_the_server_comes_back_and_says_so_with_what_was
             assert len(seen) >= 60
         response_id = seen[0].json()["response"]["id"]
         await server.start()
-        async with asyncio.timeout(20):
+        async with asyncio.timeout(40):
             replay = await _follow(server.url, response_id)
     kept = replay.events[:-1]
     assert 20 <= len(kept)

@@ -204,7 +204,7 @@ def cluster_settings(bus_url: str, store_url: str, *, lease_s: float = 1.0, **se
     return {"bus_url": bus_url, "store_url": store_url, "bus": bus, **settings}
 
 
-async def waits_durably(redis: RedisServer, run_id: str, wait_s: float = 10.0) -> None:
+async def waits_durably(redis: RedisServer, run_id: str, wait_s: float = 40.0) -> None:
     """Wait until a node that finds its owner dead would go on waiting: a state is told a moment before that."""
     async with asyncio.timeout(wait_s):
         while redis.command("HGET", run_meta(run_id), "cph") is None:  # noqa: ASYNC110 (Redis tells nobody)

@@ -298,7 +298,7 @@ def without_lane(event: Event) -> str:
     return event.raw.removesuffix(f',"stream_id":"{lane}"}}') + "}"
 
 
-async def read_whole(url: str, run_id: str, *, patience_s: float = 15.0) -> list[str]:
+async def read_whole(url: str, run_id: str, *, patience_s: float = 40.0) -> list[str]:
     """The log of a run from one node, from its first event to its terminal, without lanes."""
     async with Follower(lambda: [url], run_id, patience_s=patience_s) as reader:
         return [without_lane(event) for event in await reader.follow()]

@@ -13,7 +13,7 @@ from typing import Any
 
 import httpx2
 
-DEFAULT_WAIT_S = 10.0
+DEFAULT_WAIT_S = 40.0
 LINE_END = re.compile(r"\r\n|\n|\r")
 
 

@@ -4,41 +4,32 @@ from __future__ import annotations
 
 import copy
 import json
-import subprocess
+import tempfile
 from collections.abc import Iterable, Mapping
 from typing import Any, Literal
 
 from antiphon_protocol.codes import CODES, INCOMPLETE_REASONS
-from tests.support.sdk_processes import PYTHON_SCRIPTS, clean_env, need_python_sdks
+from tests.support.sdk_processes import PYTHON_SCRIPTS, need_python_sdks, run_script
 
 Wire = Literal["websocket", "sse"]
-WAIT_S = 60
 
 
-def validate_with_openai(events: Iterable[Mapping[str, Any]], wire: Wire = "websocket") -> None:
+async def validate_with_openai(events: Iterable[Mapping[str, Any]], wire: Wire = "websocket") -> None:
     """Raise AssertionError naming each event the SDK's models refuse. Skips where the SDK is not installed.
 
     Keepalives and `antiphon:` frames are outside the union and left out. The one deviation allowed is our own
-    codes in `response.error.code` and `response.incomplete_details.reason`. It blocks: in a running loop call it
-    through `asyncio.to_thread`.
+    codes in `response.error.code` and `response.incomplete_details.reason`.
     """
     python = need_python_sdks()
     held = [_with_openai_codes(event) for event in events if not _outside(event)]
     assert held, "there is no event to validate"
-    process = subprocess.run(
-        [python, PYTHON_SCRIPTS / "validate_events.py", wire],
-        input="".join(json.dumps(event) + "\n" for event in held),
-        env=clean_env(),
-        capture_output=True,
-        text=True,
-        timeout=WAIT_S,
-        check=False,
-    )
-    assert process.returncode == 0, process.stderr
-    result = json.loads(process.stdout)
+    with tempfile.NamedTemporaryFile("w", suffix=".jsonl") as lines:
+        lines.writelines(json.dumps(event) + "\n" for event in held)
+        lines.flush()
+        result = await run_script([python, PYTHON_SCRIPTS / "validate_events.py", wire, lines.name])
     assert result["count"] == len(held)
-    lines = [f"{f['type']} (event {f['line']}): {error}" for f in result["faults"] for error in f["errors"]]
-    assert not lines, "openai-python refuses:\n  " + "\n  ".join(lines[:40])
+    faults = [f"{f['type']} (event {f['line']}): {error}" for f in result["faults"] for error in f["errors"]]
+    assert not faults, "openai-python refuses:\n  " + "\n  ".join(faults[:40])
 
 
 def _outside(event: Mapping[str, Any]) -> bool:

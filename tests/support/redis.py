@@ -29,7 +29,7 @@ import redis
 import redis.asyncio
 
 Engine = Literal["valkey", "redis6", "redis"]
-START_WITHIN_S = 20.0
+START_WITHIN_S = 40.0
 
 
 def binary(engine: Engine) -> Path | None:

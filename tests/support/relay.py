@@ -22,7 +22,7 @@ UP: Direction = "up"
 DOWN: Direction = "down"
 BOTH: tuple[Direction, ...] = (UP, DOWN)
 CHUNK_BYTES = 16 * 1024
-DEFAULT_WAIT_S = 10.0
+DEFAULT_WAIT_S = 40.0
 
 
 class Path:

@@ -43,7 +43,7 @@ class RespServer:
         self._server.close()
         for writer in list(self._writers):
             writer.transport.abort()
-        async with asyncio.timeout(10):
+        async with asyncio.timeout(40):
             await self._server.wait_closed()
 
     async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:

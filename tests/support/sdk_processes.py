@@ -12,6 +12,7 @@ import json
 import os
 import shutil
 import signal
+import tempfile
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -19,10 +20,13 @@ from typing import Any
 
 import pytest
 
+from tests.support.forked import Forks
+
 ROOT = Path(__file__).resolve().parents[2]
 PYTHON = ROOT / ".venv-clients" / "bin" / "python"
 PYTHON_SCRIPTS = ROOT / "tests" / "clients" / "python"
 NODE_FOLDER = ROOT / "tests" / "clients" / "node"
+SDKS = Forks(PYTHON, "openai", "agents", "pydantic_ai")
 CODEX_FOLDER = ROOT / "tests" / "codex"
 SCRIPT_S = 60.0
 
@@ -77,10 +81,25 @@ async def run_process(
     cwd: Path | None = None,
     wait_s: float = SCRIPT_S,
 ) -> Finished:
-    """Run to the end; a process that takes longer is killed and fails the test with what it said."""
+    """Run to the end; a process that takes longer is killed and fails the test with what it said.
+
+    Scripts of the Python SDKs are forked from a process that has imported the SDKs.
+    """
+    words = [str(word) for word in command]
+    run = _forked if words[0] == str(PYTHON) else _spawned
+    finished, in_time = await run(words, {**clean_env(), **(env or {})}, cwd, wait_s)
+    if not in_time:
+        raise AssertionError(f"{_name(command)} did not end within {wait_s} s\n{_said(finished)}")
+    return finished
+
+
+async def _spawned(
+    words: list[str], env: Mapping[str, str], cwd: Path | None, wait_s: float
+) -> tuple[Finished, bool]:
+    """What a command of its own said, and whether it ended in time."""
     process = await asyncio.create_subprocess_exec(
-        *map(str, command),
-        env={**clean_env(), **(env or {})},
+        *words,
+        env=env,
         cwd=cwd,
         stdin=asyncio.subprocess.DEVNULL,
         stdout=asyncio.subprocess.PIPE,
@@ -94,10 +113,24 @@ async def run_process(
         if not talk.done():
             os.killpg(process.pid, signal.SIGKILL)
     stdout, stderr = await talk
-    finished = Finished(process.returncode or 0, stdout.decode(), stderr.decode())
-    if not done:
-        raise AssertionError(f"{_name(command)} did not end within {wait_s} s\n{_said(finished)}")
-    return finished
+    return Finished(process.returncode or 0, stdout.decode(), stderr.decode()), bool(done)
+
+
+async def _forked(
+    words: list[str], env: Mapping[str, str], cwd: Path | None, wait_s: float
+) -> tuple[Finished, bool]:
+    """The same of a script."""
+    with tempfile.TemporaryFile() as errors:
+        process = await SDKS.start(words[1:], env, errors, cwd=cwd)
+        talk = asyncio.create_task(process.rest())
+        try:
+            done, _ = await asyncio.wait({talk}, timeout=wait_s)
+        finally:
+            process.kill()
+        stdout, code = await talk, await process.wait()
+        process.close()
+        errors.seek(0)
+        return Finished(code, stdout.decode(), errors.read().decode()), bool(done)
 
 
 async def run_script(command: Sequence[str | Path], **options: Any) -> dict[str, Any]:

@@ -72,7 +72,7 @@ def promote(server: RedisServer, *, instead_of: RedisServer | None) -> None:
         instead_of.command("REPLICAOF", "127.0.0.1", server.port)
 
 
-def wait_in_step(replica: RedisServer, within_s: float = 20.0) -> None:
+def wait_in_step(replica: RedisServer, within_s: float = 40.0) -> None:
     """Until the replica has loaded everything and follows its master."""
     deadline = time.monotonic() + within_s
     while replica.command("ROLE")[3] != b"connected":

@@ -8,8 +8,6 @@ import os
 import re
 import signal
 import socket
-import subprocess
-import sys
 import tempfile
 from collections.abc import AsyncIterator, Sequence
 from dataclasses import dataclass
@@ -19,6 +17,7 @@ from typing import Any
 from antiphon.app import Antiphon
 from antiphon.server import AntiphonServer
 from antiphon.settings import Settings
+from tests.support.forked import SERVER, ForkedProcess
 
 START_WITHIN_S = 60.0
 """Many at once on a busy machine, without compiled bytecode, take half of it."""
@@ -68,7 +67,9 @@ async def running_server(data_dir: Path | None = None, **overrides: Any) -> Asyn
 class ServerProcess:
     """`antiphon serve` as a process of its own, with its data folder kept over restarts.
 
-    within: what goes before its command, such as `ip netns exec name`; it has to become that process.
+    It is forked from a process that has imported the server (`forked.py`), with its own words, environment and
+    outputs. within: what goes before the command, such as `ip netns exec name`; the command is then started as a
+    user starts it, and what goes before has to become that process.
     """
 
     def __init__(self, data_dir: Path, env: dict[str, str] | None = None, within: Sequence[str] = ()) -> None:
@@ -77,8 +78,7 @@ class ServerProcess:
         self.log = data_dir / "server.log"
         self._env = env or {}
         self._within = within
-        self._process: asyncio.subprocess.Process | None = None
-        self._guard: subprocess.Popen[bytes] | None = None
+        self._process: ForkedProcess | None = None
 
     @property
     def ws_url(self) -> str:
@@ -91,31 +91,16 @@ class ServerProcess:
 
     async def start(self, *flags: str) -> None:
         """Start it and wait until it listens."""
-        command = [
-            *self._within,
-            sys.executable,
-            "-m",
-            "antiphon",
-            "serve",
-            "--port",
-            "0",
-            "--data-dir",
-            str(self.data_dir),
-            *flags,
-        ]
-        with self.log.open("ab") as log:
-            self._process = await asyncio.create_subprocess_exec(
-                *command, stdout=asyncio.subprocess.PIPE, stderr=log, env={**os.environ, **self._env}
-            )
-        # It ends with us even if we are killed: the guard sees our end of the pipe close.
-        guard = ["sh", "-c", f"read _; kill -KILL {self.pid}"]
-        self._guard = subprocess.Popen(guard, stdin=subprocess.PIPE, stderr=subprocess.DEVNULL)  # noqa: ASYNC220
+        words = ["-m", "antiphon", "serve", "--port", "0", "--data-dir", str(self.data_dir), *flags]
+        env = {**os.environ, **self._env}
         async with asyncio.timeout(START_WITHIN_S):
+            with self.log.open("ab") as log:
+                self._process = await SERVER.start(words, env, log, within=self._within)
             self.url = await self._find_url()
 
     async def _find_url(self) -> str:
-        assert self._process is not None and self._process.stdout is not None
-        while line := await self._process.stdout.readline():
+        assert self._process is not None
+        while line := await self._process.line():
             found = re.search(rb"http://[\d.]+:\d+", line)
             if found:
                 return found.group().decode()
@@ -130,18 +115,12 @@ class ServerProcess:
         self.signal(signal.SIGKILL)
         await self.wait()
 
-    async def wait(self, within_s: float = 20.0) -> int:
+    async def wait(self, within_s: float = 40.0) -> int:
         """Wait for its end; gives the exit status."""
         assert self._process is not None
         async with asyncio.timeout(within_s):
             status = await self._process.wait()
-        if self._guard is not None:
-            self._guard.kill()
-            self._guard.communicate()
-            self._guard = None
-        if self._process.stdout is not None:
-            transport = self._process._transport  # type: ignore[attr-defined]
-            transport.close()
+        self._process.close()
         return status
 
     async def __aenter__(self) -> ServerProcess:
@@ -149,5 +128,7 @@ class ServerProcess:
         return self
 
     async def __aexit__(self, *exc: object) -> None:
-        if self._process is not None and self._process.returncode is None:
-            await self.kill()
+        if self._process is not None:
+            if not self._process.ended:
+                await self.kill()
+            self._process.close()

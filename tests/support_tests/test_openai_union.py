@@ -36,13 +36,13 @@ def completed(**fields: Any) -> dict[str, Any]:
     return {"type": "response.completed", "sequence_number": 1, "response": response(**fields)}
 
 
-def test_a_whole_event_passes_and_frames_outside_the_union_are_left_out() -> None:
+async def test_a_whole_event_passes_and_frames_outside_the_union_are_left_out() -> None:
     frames = [completed(), {"type": "keepalive", "sequence_number": 1}, {"type": "antiphon:welcome"}]
-    validate_with_openai(frames)
-    validate_with_openai(frames, "sse")
+    await validate_with_openai(frames)
+    await validate_with_openai(frames, "sse")
 
 
-def test_each_fault_is_named_with_its_place() -> None:
+async def test_each_fault_is_named_with_its_place() -> None:
     item = {"type": "message", "id": "msg_1", "role": "assistant", "status": "completed", "content": "text"}
     bad = [
         completed(model=None),
@@ -51,21 +51,21 @@ def test_each_fault_is_named_with_its_place() -> None:
         {"type": "response.unheard_of", "sequence_number": 3},
     ]
     with pytest.raises(AssertionError) as caught:
-        validate_with_openai(bad)
+        await validate_with_openai(bad)
     for words in ("response.model", "content", "sequence_number: ", "'response.unheard_of' is not in the union"):
         assert words in str(caught.value)
 
 
-def test_the_two_shapes_of_error_are_told_apart() -> None:
+async def test_the_two_shapes_of_error_are_told_apart() -> None:
     nested = {"type": "error", "status": 400, "error": {"type": "t", "code": "c", "message": "m", "param": None}}
     flat = {"type": "error", "code": "c", "message": "m", "param": None, "sequence_number": 1}
-    validate_with_openai([nested], "websocket")
-    validate_with_openai([flat], "sse")
+    await validate_with_openai([nested], "websocket")
+    await validate_with_openai([flat], "sse")
     with pytest.raises(AssertionError, match="message"):
-        validate_with_openai([nested], "sse")
+        await validate_with_openai([nested], "sse")
 
 
-def test_only_our_own_codes_may_deviate() -> None:
+async def test_only_our_own_codes_may_deviate() -> None:
     def failed(code: str) -> dict[str, Any]:
         error = {"code": code, "message": "m"}
         return {
@@ -74,6 +74,6 @@ def test_only_our_own_codes_may_deviate() -> None:
             "response": response(status="failed", error=error),
         }
 
-    validate_with_openai([failed("server_lost")])
+    await validate_with_openai([failed("server_lost")])
     with pytest.raises(AssertionError, match="code"):
-        validate_with_openai([failed("made_up")])
+        await validate_with_openai([failed("made_up")])

@@ -5,8 +5,8 @@ from __future__ import annotations
 import asyncio
 import json
 import os
-import signal
 import sys
+import tempfile
 from collections.abc import AsyncGenerator, Mapping, Sequence
 from contextlib import asynccontextmanager
 from pathlib import Path
@@ -18,9 +18,10 @@ from antiphon.tools.addresses import Resolver, resolve_name
 from antiphon.tools.build import build_toolbox
 from antiphon.tools.execution import ToolCall, ToolResult, execute
 from antiphon.tools.toolbox import ServerTools
+from tests.support.forked import SERVER
 from tests.upstream.calling import FastClock
 
-WAIT_S = 20
+WAIT_S = 40
 PROGRAM = str(Path(__file__).with_name("mcp_program.py"))
 ANY: dict[str, Any] = {"type": "object"}
 
@@ -96,18 +97,16 @@ def stdio(notes: Path, *options: str, **more: Any) -> dict[str, Any]:
 @asynccontextmanager
 async def http_program(notes: Path, *options: str) -> AsyncGenerator[int]:
     """The program over streamable HTTP; gives its port."""
-    process = await asyncio.create_subprocess_exec(
-        sys.executable, PROGRAM, "http", str(notes), *options, stdout=asyncio.subprocess.PIPE
-    )
-    assert process.stdout is not None
+    with tempfile.TemporaryFile() as errors:
+        process = await SERVER.start([PROGRAM, "http", str(notes), *options], os.environ, errors)
     try:
         async with asyncio.timeout(WAIT_S):
-            yield int(await process.stdout.readline())
+            yield int(await process.line())
     finally:
         async with asyncio.timeout(WAIT_S):
-            if process.returncode is None:
-                os.kill(process.pid, signal.SIGKILL)  # not kill(): that would reap it behind asyncio's back
+            process.kill()
             await process.wait()
+        process.close()
 
 
 class FakeTool:

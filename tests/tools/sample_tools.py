@@ -51,6 +51,18 @@ def leaving_thread(arguments: dict[str, Any], context: ToolContext) -> str:
     sys.exit(1)
 
 
+class Uncaught(BaseException):
+    """What no handler of exceptions catches, as the timeouts of some libraries are."""
+
+
+async def slipping(arguments: dict[str, Any], context: ToolContext) -> str:
+    raise Uncaught
+
+
+def slipping_thread(arguments: dict[str, Any], context: ToolContext) -> str:
+    raise Uncaught
+
+
 async def odd(arguments: dict[str, Any], context: ToolContext) -> Any:
     return object()
 

@@ -176,7 +176,7 @@ async def test_what_is_logged_of_a_call_is_names_and_sizes(logged: list[Any]) ->
     await call(FakeTool(give), {"secret": "swordfish"})
     (line,) = logged
     assert "swordfish" not in str(line)
-    assert (line["tool"], line["call_id"], line["run_id"], line["ok"]) == ("fake", "call_1", "resp_1", True)
+    assert (line["tool"], line["call_id"], line["response_id"], line["ok"]) == ("fake", "call_1", "resp_1", True)
     assert line["arguments_chars"] == 23 and line["output_chars"] == 23
 
 

@@ -67,6 +67,8 @@ async def test_a_function_that_hangs_in_its_thread_costs_the_timeout_and_no_more
         ("refusing", "There is no such order."),
         ("leaving", "The tool tried to end the process."),
         ("leaving_thread", "The tool tried to end the process."),
+        ("slipping", "The tool tried to end the process."),
+        ("slipping_thread", "The tool tried to end the process."),
         ("odd", "The tool returned something that is neither text nor JSON."),
         ("threaded", "The tool failed (KeyError)."),
     ],

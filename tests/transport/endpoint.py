@@ -16,7 +16,7 @@ from websockets.exceptions import ConnectionClosed
 from antiphon.journal.frames import text_frame
 from antiphon.transport.fast_websocket import SCOPE_EXTENSION, FastWebSocketProtocol
 
-WAIT_S = 10.0
+WAIT_S = 40.0
 
 
 @dataclass

@@ -18,7 +18,7 @@ from antiphon.upstream.responses import ResponsesUpstream
 
 MIB = 1024 * 1024
 _Kind = TypeVar("_Kind", ResponsesUpstream, ChatUpstream)
-WAIT_S = 10
+WAIT_S = 40
 
 
 class SystemClock:

@@ -9,7 +9,7 @@ from collections.abc import Awaitable, Callable
 import structlog
 
 from antiphon.bus.tasks import end_tasks
-from antiphon.core.lease import Lease, LeaseEffect, LeaseState
+from antiphon.core.lease import SAFE_SHARE, Lease, LeaseEffect, LeaseState
 from antiphon.errors import BusError
 from antiphon.ports import Clock
 
@@ -47,6 +47,14 @@ class LeaseKeeper:
             return True
         self._apply(self._lease.check(now))
         return False
+
+    @property
+    def left_s(self) -> float | None:
+        """Seconds until the others take this node for gone unless it renews; None while it has no lease."""
+        if self._lease.state is LeaseState.UNCONFIRMED:
+            return None
+        runs_out_at = self._lease.deadline + (1 - SAFE_SHARE) * self._lease.length_s
+        return max(0.0, runs_out_at - self._clock.monotonic())
 
     @property
     def judges(self) -> bool:

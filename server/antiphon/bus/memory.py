@@ -84,6 +84,10 @@ class MemoryBus:
     def held(self) -> bool:
         return self.alone or self._lease.held
 
+    @property
+    def lease_left_s(self) -> float | None:
+        return None if self.alone else self._lease.left_s
+
     async def start(self) -> None:
         self._handling.on_message = lambda sender, kind, payload: self.on_message(sender, kind, payload)
         self._hub.buses[self.node] = self

@@ -16,6 +16,7 @@ from antiphon.bus.redis.address import parse_address
 from antiphon.bus.redis.connection import Connections
 from antiphon.cli.doctor_callers import caller_check
 from antiphon.cli.doctor_hooks import hook_checks
+from antiphon.cli.doctor_monitoring import monitoring_checks
 from antiphon.cli.doctor_tools import Check, tool_checks
 from antiphon.clock import SystemClock
 from antiphon.errors import AntiphonError, StartupError, UpstreamError
@@ -105,6 +106,7 @@ def _checks(settings: Settings, config: Path | None) -> list[tuple[str, Check]]:
         *((f"upstream {one.name}", _reaches(one, settings)) for one in settings.upstreams),
         *tool_checks(settings, config),
         *hook_checks(settings),
+        *monitoring_checks(settings),
     ]
 
 

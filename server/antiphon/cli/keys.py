@@ -1,4 +1,4 @@
-"""`antiphon keys`: make, list and revoke keys of the store, whether or not a server is running."""
+"""`antiphon keys`: make, list and revoke keys of the store, revoke tokens, whether or not a server is running."""
 
 from __future__ import annotations
 
@@ -19,10 +19,12 @@ from antiphon.errors import StartupError, StorageError
 from antiphon.governance.audit import Audit
 from antiphon.governance.identity.static_keys import digest
 from antiphon.governance.identity.stored_keys import KEY_PREFIX
+from antiphon.governance.identity.tokens import user_id
 from antiphon.settings import Settings
-from antiphon.store import api_keys
+from antiphon.store import api_keys, revoked_tokens
 from antiphon.store.api_keys import ApiKey, ApiKeys
 from antiphon.store.opening import Store, open_store
+from antiphon.store.revoked_tokens import one_token, tokens_of
 
 _KEY_BYTES = 32
 _DAY_S = 86_400.0
@@ -87,6 +89,34 @@ async def revoke(settings: Settings, console: Console, key_id: str) -> None:
     console.print(f"{key_id} is revoked. Running servers refuse it, and close its sockets, within 5 seconds.")
 
 
+async def revoke_token(settings: Settings, console: Console, token_id: str) -> None:
+    """Take a signed token back. token_id: its `jti`. Raises StartupError."""
+    _check_tokens(settings)
+    await _revoke_tokens(settings, one_token(token_id), f"token:{token_id}")
+    console.print("The token is revoked. Running servers refuse it, and close its sockets, within 5 seconds.")
+
+
+async def revoke_tokens_of(settings: Settings, console: Console, user: str, tenant: str | None) -> None:
+    """Take back all signed tokens that a user has now. tenant: None if they name none. Raises StartupError."""
+    _check_tokens(settings)
+    name = user_id(user)
+    await _revoke_tokens(settings, tokens_of(tenant or name, name), f"tokens:{tenant or name}/{name}")
+    console.print(
+        f"All tokens of {name} issued until now are revoked. Running servers refuse them, and close their "
+        "sockets, within 5 seconds. Keys of the user count as before.",
+        soft_wrap=True,
+        markup=False,
+    )
+
+
+async def _revoke_tokens(settings: Settings, row_id: str, target: str) -> None:
+    clock = SystemClock()
+    async with _store(settings) as store:
+        audit = Audit(store.writer, clock, RandomIds())
+        work = revoked_tokens.revoke(row_id, clock.now())
+        await audit.record_with(_AT_THE_CONSOLE, "token.revoke", target, None, work)
+
+
 @contextlib.asynccontextmanager
 async def _store(settings: Settings) -> AsyncIterator[Store]:
     """The store, its tables made if no server owns it now. Raises StartupError."""
@@ -110,6 +140,11 @@ def _check(settings: Settings, tenant: str) -> None:
     """Raises StartupError for a tenant that no key of the configuration could have either."""
     if tenant not in {"default", *(one.id for one in settings.tenant)}:
         raise StartupError(f"the tenant {tenant!r} is not configured; add a [[tenant]] with this id first")
+
+
+def _check_tokens(settings: Settings) -> None:
+    if settings.jwt is None:
+        raise StartupError("signed tokens are not accepted here: there is no [jwt]")
 
 
 def _row(key: ApiKey, now: float) -> dict[str, Any]:

@@ -1,9 +1,13 @@
-"""Commands: serve, migrate, doctor, usage, keys, version."""
+"""Commands: serve, tail, chat, migrate, doctor, usage, keys, version.
+
+What only one of them needs is imported by it: the server alone takes seconds of computing, and nobody who wants to
+chat should wait for them.
+"""
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Coroutine
+from collections.abc import Callable, Coroutine
 from pathlib import Path
 from typing import Annotated, Any, NoReturn
 
@@ -13,15 +17,9 @@ from rich.console import Console
 from rich.markup import escape
 
 from antiphon import __version__
-from antiphon.app import Antiphon
-from antiphon.cli import keys as stored_keys
-from antiphon.cli.doctor import examine
 from antiphon.cli.logs import configure_logs
-from antiphon.cli.migrate import migrate as run_migrations
-from antiphon.cli.usage import usage as show_usage
 from antiphon.core.principal import ROLES
-from antiphon.errors import StartupError
-from antiphon.server import AntiphonServer
+from antiphon.errors import ClientError, StartupError
 from antiphon.settings import Settings
 from antiphon.settings.loading import load_settings
 
@@ -32,8 +30,12 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
 )
 console = Console(highlight=False)
+LOCAL = "http://127.0.0.1:8787"
 
 Config = Annotated[Path | None, typer.Option("--config", envvar="ANTIPHON_CONFIG", help="antiphon.toml to use.")]
+Url = Annotated[
+    str, typer.Option("--url", envvar="ANTIPHON_URL", help="The server. A key is read from ANTIPHON_API_KEY.")
+]
 DataDir = Annotated[Path | None, typer.Option("--data-dir", help="Where data is kept. Default ~/.antiphon")]
 
 
@@ -44,13 +46,22 @@ def serve(
     port: Annotated[int | None, typer.Option(help="Port to bind; 0 picks a free one. Default 8787")] = None,
     data_dir: DataDir = None,
     log_level: Annotated[str | None, typer.Option(help="debug, info, warning or error.")] = None,
+    log_format: Annotated[
+        str | None, typer.Option(help="json, console or auto. Default auto: console on a terminal.")
+    ] = None,
     insecure: Annotated[
         bool | None, typer.Option("--insecure", help="Allow auth = off on an address others can reach.")
     ] = None,
 ) -> None:
     """Start the server."""
     settings, path = _load(
-        config, host=host, port=port, data_dir=data_dir, log_level=log_level, insecure=insecure or None
+        config,
+        host=host,
+        port=port,
+        data_dir=data_dir,
+        log_level=log_level,
+        log_format=log_format,
+        insecure=insecure or None,
     )
     configure_logs(settings.log_level, settings.log_format)
     try:
@@ -60,8 +71,58 @@ def serve(
 
 
 @app.command()
+def tail(
+    url: Url = LOCAL,
+    tenant: Annotated[str | None, typer.Option(help="Another one than your own; for admins.")] = None,
+    state: Annotated[
+        list[str] | None, typer.Option(help="Only runs in it, for example running. Repeatable.")
+    ] = None,
+    agent: Annotated[list[str] | None, typer.Option(help="Only runs of it. Repeatable.")] = None,
+    model: Annotated[list[str] | None, typer.Option(help="Only runs of it. Repeatable.")] = None,
+    principal: Annotated[list[str] | None, typer.Option(help="Only runs they created. Repeatable.")] = None,
+    conversation: Annotated[list[str] | None, typer.Option(help="Only runs of it. Repeatable.")] = None,
+    run: Annotated[str | None, typer.Option(help="The events of this run instead, to its end.")] = None,
+    as_json: Annotated[bool, typer.Option("--json", help="Each frame as a line of JSON.")] = False,
+    follow: Annotated[bool, typer.Option("--follow/--once", help="Go on, or show what there is.")] = True,
+    since: Annotated[str | None, typer.Option(help="Go on after this EPOCH.REV of the feed.")] = None,
+) -> None:
+    """Watch every run live: a table in a terminal, lines in a pipe."""
+
+    from antiphon.cli.tail import TailOptions
+    from antiphon.cli.tail import tail as watch
+
+    chosen = {"state": state, "agent": agent, "model": model, "principal": principal}
+    filters = {name: values for name, values in (chosen | {"conversation_id": conversation}).items() if values}
+    options = TailOptions(url, filters, tenant, since, run, as_json, not follow)
+    _as_client(lambda: watch(options))
+
+
+@app.command()
+def chat(
+    url: Url = LOCAL,
+    model: Annotated[str | None, typer.Option(envvar="ANTIPHON_MODEL", help="Default: the server's.")] = None,
+    agent: Annotated[str | None, typer.Option(help="The agent that answers.")] = None,
+    conversation: Annotated[str | None, typer.Option(help="Go on with this conversation.")] = None,
+    attach: Annotated[str | None, typer.Option(help="Go on with this response, also while it is made.")] = None,
+    tool: Annotated[list[str] | None, typer.Option(help="A tool you answer by hand; may be given often.")] = None,
+) -> None:
+    """Talk with a model, through lost connections and restarts of the server. Ctrl-C stops an answer."""
+
+    from antiphon.cli.chat import ChatOptions
+    from antiphon.cli.chat import chat as talk
+
+    if conversation is not None and attach is not None:
+        raise typer.BadParameter("give either --conversation or --attach")
+    options = ChatOptions(url, model, agent, conversation, attach, tuple(tool or ()))
+    _as_client(lambda: talk(options))
+
+
+@app.command()
 def migrate(config: Config = None, data_dir: DataDir = None) -> None:
     """Bring the tables of the store up to date. A start does so too."""
+
+    from antiphon.cli.migrate import migrate as run_migrations
+
     settings, _ = _load(config, data_dir=data_dir)
     configure_logs(settings.log_level, settings.log_format)
     try:
@@ -73,6 +134,9 @@ def migrate(config: Config = None, data_dir: DataDir = None) -> None:
 @app.command()
 def doctor(config: Config = None, data_dir: DataDir = None) -> None:
     """Print the effective configuration (secrets masked) and check everything the server depends on."""
+
+    from antiphon.cli.doctor import examine
+
     settings, path = _load(config, data_dir=data_dir)
     configure_logs("error", settings.log_format)  # what is wrong stands in the table
     if not asyncio.run(examine(settings, path, console)):
@@ -90,6 +154,9 @@ def usage(
     as_json: Annotated[bool, typer.Option("--json", help="For programs, as GET /v1/usage.")] = False,
 ) -> None:
     """Print what was used and what it cost; days are those of UTC."""
+
+    from antiphon.cli.usage import usage as show_usage
+
     settings, _ = _load(config, data_dir=data_dir)
     configure_logs("error", settings.log_format)
     try:
@@ -98,7 +165,7 @@ def usage(
         _fail(error)
 
 
-keys = typer.Typer(help="Make, list and revoke API keys, also while servers run.", no_args_is_help=True)
+keys = typer.Typer(help="Make, list and revoke keys, revoke tokens, also while servers run.", no_args_is_help=True)
 app.add_typer(keys, name="keys")
 
 
@@ -113,6 +180,9 @@ def keys_create(
     days: Annotated[float | None, typer.Option(min=0, help="After which it runs out. Default: never.")] = None,
 ) -> None:
     """Print a new key, once."""
+
+    from antiphon.cli import keys as stored_keys
+
     if role not in ROLES:
         _fail(StartupError(f"there is no role {role!r}; it is one of {', '.join(ROLES)}"))
     settings, _ = _load(config, data_dir=data_dir)
@@ -127,6 +197,9 @@ def keys_list(
     as_json: Annotated[bool, typer.Option("--json", help="For programs.")] = False,
 ) -> None:
     """Print all keys, but not what they are."""
+
+    from antiphon.cli import keys as stored_keys
+
     settings, _ = _load(config, data_dir=data_dir)
     _at_the_store(settings, stored_keys.show(settings, console, as_json=as_json))
 
@@ -138,8 +211,38 @@ def keys_revoke(
     data_dir: DataDir = None,
 ) -> None:
     """Take a key back. Its sockets are closed within seconds."""
+
+    from antiphon.cli import keys as stored_keys
+
     settings, _ = _load(config, data_dir=data_dir)
     _at_the_store(settings, stored_keys.revoke(settings, console, key_id))
+
+
+@keys.command("revoke-token")
+def keys_revoke_token(
+    token_id: Annotated[str, typer.Argument(help="Its claim `jti`.")],
+    config: Config = None,
+    data_dir: DataDir = None,
+) -> None:
+    """Take a signed token back. Its sockets are closed within seconds."""
+    from antiphon.cli import keys as stored_keys
+
+    settings, _ = _load(config, data_dir=data_dir)
+    _at_the_store(settings, stored_keys.revoke_token(settings, console, token_id))
+
+
+@keys.command("revoke-tokens")
+def keys_revoke_tokens(
+    user: Annotated[str, typer.Argument(help="As its tokens name it.")],
+    config: Config = None,
+    data_dir: DataDir = None,
+    tenant: Annotated[str | None, typer.Option(help="Of the tokens. Default: those without a tenant.")] = None,
+) -> None:
+    """Take back all signed tokens that were issued to a user until now."""
+    from antiphon.cli import keys as stored_keys
+
+    settings, _ = _load(config, data_dir=data_dir)
+    _at_the_store(settings, stored_keys.revoke_tokens_of(settings, console, user, tenant))
 
 
 @app.command()
@@ -149,6 +252,9 @@ def version() -> None:
 
 
 async def _serve(settings: Settings, config: Path | None) -> None:
+    from antiphon.app import Antiphon
+    from antiphon.server import AntiphonServer
+
     await AntiphonServer(Antiphon(settings, config=config)).serve(lambda url: _banner(settings, url))
 
 
@@ -158,9 +264,21 @@ def _banner(settings: Settings, url: str) -> None:
     console.print(f"[bold]Antiphon {__version__}[/bold] answers with {models}.\n")
     chat = f"{url}, with one of your keys" if settings.auth_required else url
     console.print(f"  Chat in the browser   {escape(chat)}", soft_wrap=True)
+    console.print(f"  Watch all runs        {escape(url)}/ops", soft_wrap=True)
     console.print(f"  OpenAI clients        base_url={escape(url)}/v1  api_key={escape(key)}", soft_wrap=True)
     console.print(f"  Data                  {escape(str(settings.data_path))}", soft_wrap=True)
     console.print("\n  Try it                model antiphon/demo or antiphon/echo\n")
+
+
+def _as_client(command: Callable[[], int]) -> NoReturn:
+    """Run a command that talks to a server, and leave with its exit status."""
+    try:
+        raise typer.Exit(command())
+    except ClientError as error:
+        Console(stderr=True, highlight=False).print(
+            f"[red]antiphon:[/red] {escape(error.message)}", soft_wrap=True
+        )
+        raise typer.Exit(1) from error
 
 
 def _at_the_store(settings: Settings, work: Coroutine[Any, Any, None]) -> None:

@@ -9,6 +9,7 @@ _WEIGHTS = {
     "response.create": 1.0,
     "response.steer": 0.5,
     "antiphon:attach": 0.5,
+    "antiphon:feed.subscribe": 0.5,
 }
 
 

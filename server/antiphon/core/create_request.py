@@ -45,6 +45,9 @@ Name = Annotated[StrictStr, Field(min_length=1)]
 Metadata = dict[Annotated[str, Field(max_length=64)], Annotated[StrictStr, Field(max_length=512)]]
 
 
+_CODEX_TRACEPARENT = "ws_request_header_traceparent"
+
+
 class AntiphonOptions(BaseModel):
     """Our fields of a create. Unknown keys are refused: a misspelt wish must not be lost silently.
 
@@ -54,7 +57,7 @@ class AntiphonOptions(BaseModel):
     on_disconnect: `continue`, or the seconds a run outlives its last listener. labels: set by the client for
     dashboards. visibility: `tenant` or `private` (creator and operators). upstream_authorization: the caller's
     own credential for an upstream that allows it; never stored or echoed. agent: its name. context: names of the
-    context providers to ask, None for those of the agent.
+    context providers to ask, None for those of the agent. traceparent: the span of the caller (W3C Trace Context).
     """
 
     model_config = ConfigDict(extra="forbid", frozen=True)
@@ -71,6 +74,7 @@ class AntiphonOptions(BaseModel):
     upstream_authorization: Annotated[str, Field(min_length=1, max_length=8192)] | None = None
     agent: StrictStr | None = None
     context: tuple[Annotated[StrictStr, Field(max_length=64)], ...] | None = Field(None, max_length=64)
+    traceparent: Annotated[StrictStr, Field(max_length=512)] | None = None
 
     @model_validator(mode="before")
     @classmethod
@@ -137,12 +141,21 @@ class CreateRequest(BaseModel):
     multi_agent: dict[str, Any] | None = None
     context_management: list[Any] | None = None
     idempotency_key: Annotated[StrictStr, Field(min_length=1, max_length=256)] | None = None
+    client_metadata: Any = None
     antiphon: AntiphonOptions = Field(default_factory=AntiphonOptions)
 
     @field_validator("antiphon", mode="before")
     @classmethod
     def _null_is_absent(cls, given: Any) -> Any:
         return {} if given is None else given
+
+    @property
+    def traceparent(self) -> str | None:
+        """The span of the caller: in our object, or where Codex has it on sockets."""
+        if self.antiphon.traceparent is not None:
+            return self.antiphon.traceparent
+        given = self.client_metadata.get(_CODEX_TRACEPARENT) if isinstance(self.client_metadata, dict) else None
+        return given if isinstance(given, str) else None
 
     @property
     def stored(self) -> bool:

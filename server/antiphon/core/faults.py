@@ -22,7 +22,8 @@ def refusal(error: ValidationError, raw: dict[str, Any], code: str = "invalid_re
     if first["type"] == "missing":
         message = f"{param} is required."
     elif first["type"] == "extra_forbidden":
-        message = f"{param} is not a field of the antiphon object."
+        whole = "antiphon object" if path[:1] == ["antiphon"] else "protocol"
+        message = f"{param} is not a field of the {whole}."
     elif first["type"] in ("model_type", "dict_type"):
         message = f"{param}: should be an object."
     else:

@@ -9,6 +9,8 @@ from typing import Any
 
 NANO = 1_000_000_000
 _MILLION = 1_000_000
+_MOST = 1_000_000_000
+"""Tokens that a call can come to: what an upstream claims must not break the sums, which have 64 bits."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,4 +71,4 @@ def _detail(usage: Mapping[str, Any], group: str, name: str) -> Any:
 
 
 def _count(value: Any) -> int:
-    return value if isinstance(value, int) and not isinstance(value, bool) and value > 0 else 0
+    return min(value, _MOST) if isinstance(value, int) and not isinstance(value, bool) and value > 0 else 0

@@ -25,6 +25,7 @@ class Quota:
     """Upper limits of one tenant. None: unlimited; 0: nothing.
 
     agents: of its own that it may keep. concurrent_runs: runs without a terminal. journal_bytes: of event logs.
+    feed_subscriptions: on one node.
     """
 
     requests_per_month: int | None = None
@@ -33,6 +34,7 @@ class Quota:
     agents: int | None = None
     concurrent_runs: int | None = None
     journal_bytes: int | None = None
+    feed_subscriptions: int | None = None
 
     def changed(self, numbers: Mapping[str, int | None]) -> Quota:
         """With these numbers in place of its own."""
@@ -110,6 +112,12 @@ def check_agents(quota: Quota, count: int) -> None:
     """Whether a tenant that has `count` agents may have one more. Raises RequestError."""
     if quota.agents is not None and count >= quota.agents:
         raise RequestError("Agent quota exceeded", code="quota_exceeded", headers=FINAL)
+
+
+def check_feed_subscriptions(quota: Quota, count: int) -> None:
+    """Whether a tenant that has `count` subscriptions to feeds may have one more. Raises RequestError."""
+    if quota.feed_subscriptions is not None and count >= quota.feed_subscriptions:
+        raise RequestError("Feed subscription quota exceeded", code="quota_exceeded", headers=FINAL)
 
 
 @dataclass(frozen=True, slots=True)

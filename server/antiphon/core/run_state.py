@@ -38,7 +38,8 @@ class RunState:
     revision counts changes that are worth telling; head, usage and updated_at ride along.
     created_at, started_at, updated_at: Unix seconds. usage, cost: of all its model calls so far; cost in the
     currency of the prices, None where one is unknown. feed_n, feed_fence are not part of the row: the number of
-    the run's last lifecycle entry, and the fence under which its owner speaks in the feed that nodes share.
+    the run's last lifecycle entry, and the fence under which its owner speaks in the feed that nodes share; nor is
+    traceparent, the span of the caller that the run belongs to, as it came.
     """
 
     response_id: str
@@ -75,6 +76,7 @@ class RunState:
     expires_at: float | None = None
     feed_n: int = 0
     feed_fence: int = 1
+    traceparent: str | None = None
 
     def to(self, state: State, now: float) -> None:
         """Change state. Raises IllegalTransition."""

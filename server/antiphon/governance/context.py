@@ -86,7 +86,7 @@ class ContextProviders:
         providers = [self._providers[name] for name in names if name in self._providers]
         missing = [Failure(name, "error") for name in names if name not in self._providers]
         if missing:
-            log.error("context_missing", providers=[one.name for one in missing], run_id=request.run_id)
+            log.error("context_missing", providers=[one.name for one in missing], response_id=request.run_id)
         answers = await asyncio.gather(*(self._ask(provider, request) for provider in providers))
         failures = (*missing, *(answer for answer in answers if isinstance(answer, Failure)))
         if any(failure.required for failure in failures):
@@ -102,13 +102,13 @@ class ContextProviders:
             text = text.strip() if text is not None else ""
             size_bytes = len(text.encode())
         except TimeoutError:
-            log.warning("context_timeout", provider=one.name, run_id=request.run_id, timeout_s=one.timeout_s)
+            log.warning("context_timeout", provider=one.name, response_id=request.run_id, timeout_s=one.timeout_s)
             return Failure(one.name, "timeout", one.required)
         except Exception as error:
-            log.error("context_failed", provider=one.name, run_id=request.run_id, error=place_of(error))
+            log.error("context_failed", provider=one.name, response_id=request.run_id, error=place_of(error))
             return Failure(one.name, "error", one.required)
         if size_bytes > one.max_bytes:
-            log.error("context_too_large", provider=one.name, run_id=request.run_id, size_bytes=size_bytes)
+            log.error("context_too_large", provider=one.name, response_id=request.run_id, size_bytes=size_bytes)
             return Failure(one.name, "too_large", one.required)
         return text or None
 

@@ -11,6 +11,7 @@ In names of files everything but letters, digits and `_.-` is written as `%XX`: 
 from __future__ import annotations
 
 import asyncio
+import errno
 from pathlib import Path
 from urllib.parse import quote
 
@@ -40,6 +41,10 @@ class FileSource:
                 data = file.read(self._max_bytes + 1)
         except (FileNotFoundError, NotADirectoryError):
             return ""
+        except OSError as error:
+            if error.errno != errno.ENAMETOOLONG:
+                raise
+            return ""  # no file can have this name
         if len(data) > self._max_bytes:
             raise ValueError("the file is larger than max_bytes")
         return data.decode().strip()

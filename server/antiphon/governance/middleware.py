@@ -30,7 +30,7 @@ class Middlewares:
         passage = Passage(request, stages, self._chain_s, self._dispatcher.calls)
         await passage.decide()
         if passage.changes:
-            log.info("run_rewritten", run_id=request.run_id, changes=passage.changed)
+            log.info("run_rewritten", response_id=request.run_id, changes=passage.changed)
         if passage.reply is not None:
-            log.info("run_answered", run_id=request.run_id, middleware=passage.by)
+            log.info("run_answered", response_id=request.run_id, middleware=passage.by)
         return passage

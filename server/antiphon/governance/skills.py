@@ -71,11 +71,11 @@ class Skills:
         except AntiphonError:
             raise
         except TimeoutError as error:
-            log.error("skill_timeout", skill=skill.id, run_id=dispatch.run_id)
+            log.error("skill_timeout", skill=skill.id, response_id=dispatch.run_id)
             raise HookError(f"The skill did not end within {skill.timeout_s:g} s.") from error
         except PydanticSerializationError as error:
-            log.error("skill_failed", skill=skill.id, run_id=dispatch.run_id, error="no JSON")
+            log.error("skill_failed", skill=skill.id, response_id=dispatch.run_id, error="no JSON")
             raise HookError("The skill gave something that is no JSON.") from error
         except Exception as error:
-            log.error("skill_failed", skill=skill.id, run_id=dispatch.run_id, error=place_of(error))
+            log.error("skill_failed", skill=skill.id, response_id=dispatch.run_id, error=place_of(error))
             raise HookError("The skill failed.") from error

@@ -55,12 +55,15 @@ class RunLost(Exception):
 class Journal(Protocol):
     """Logs of runs: written by their owner here, read by anybody.
 
-    healthy: the last write worked. on_lost: called with a log whose run another node has taken; it is closed.
+    healthy: the last write worked. appended: events of this node's runs since its start, but for terminals.
+    on_lost: called with a log whose run another node has taken; it is closed.
     on_restarted: called with a log that was lost in the bus under its living owner, and goes on in new epochs.
     """
 
     @property
     def healthy(self) -> bool: ...
+
+    appended: int
 
     on_lost: Callable[[RunLog], None]
     on_restarted: Callable[[RunLog], None]

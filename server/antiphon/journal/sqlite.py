@@ -82,6 +82,7 @@ class SqliteJournal:
         """Runs whose last part on its way was refused and is being tried again."""
         self.healthy = True
         """Whether the last write worked."""
+        self.appended = 0
         self.on_lost: Callable[[RunLog], None] = lambda run_log: None
         self.on_restarted: Callable[[RunLog], None] = lambda run_log: None
 
@@ -128,6 +129,7 @@ class SqliteJournal:
         last: the terminal follows. Where it need not be stored it follows at once, and goes out with them.
         """
         run_log.append(events, first, hold=last and not run_log.stored)
+        self.appended += len(events)
         if run_log.stored:
             self._mark_dirty(run_log)
 

@@ -8,70 +8,51 @@ run and its number within the run, so that sending one again changes nothing.
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import random
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 
 import orjson
 import structlog
 from redis.asyncio import Redis
-from redis.exceptions import RedisError
 
-from antiphon.bus.redis.keys import feed, feed_part, lifecycle_channel
+from antiphon.bus.redis.keys import feed, lifecycle_channel
+from antiphon.bus.tasks import end_tasks
 from antiphon.errors import BusError
 from antiphon.journal.redis.scripts import Call, run_script, run_scripts
 from antiphon.ops.feed_outbox import FeedOutbox, Outgoing
+from antiphon.ops.feed_reading import FEED_TTL_S, SHOWN_MS, FeedReader, position_key, rows_keys, run_key
 from antiphon.ops.feed_scripts import APPEND, TAKE
 from antiphon.ops.lifecycle import ENDS, RING_ENTRIES, Entry, Told
-from antiphon.ports import Ids
+from antiphon.ports import Clock, Ids
 
 log = structlog.get_logger(__name__)
-
-FEED_TTL_S = 86_400.0
-"""After a day without an entry a tenant's feed is gone, and the next one begins a new epoch."""
 
 ENDED_TTL_S = 3_600.0
 """How long the last entry of an ended run is known not to be new: longer than anybody tries to send one again."""
 
 _COLLECT_S = 0.005
+_LOOK_S = 4.0
+"""How often a node that has nothing to say looks whether its runs are to be told of again."""
 _RETRY_S = (0.05, 1.0)
 """First and longest wait after a failure; it doubles, and half of it is random."""
 
 
-def position_key(tenant: str) -> str:
-    """Hash: epoch and newest rev of a tenant's feed."""
-    return feed_part(tenant, "position")
-
-
-def run_key(tenant: str, run_id: str) -> str:
-    """Hash: fence, n and event of the newest entry of a run."""
-    return feed_part(tenant, f"run:{run_id}")
-
-
-@dataclass(frozen=True, slots=True)
-class Page:
-    """Entries after a position. epoch, head: where the feed is; empty and 0 while it has none.
-
-    entries: (rev, JSON as published) without a gap, at most as many as asked for; None if the position is of
-    another epoch or too old: then take a snapshot of the runs, and go on from `head`.
-    """
-
-    epoch: str
-    head: int
-    entries: list[tuple[int, bytes]] | None
-
-
 class RedisFeed:
-    """Writes this node's entries, and reads everybody's.
+    """Writes this node's entries. reading: everybody's.
 
     commands: gives the client, once there is one; it limits the time of each command. healthy: the last batch
     was taken. lost: entries that found no room while Redis was away. on_new_epoch: called with a tenant whose feed
     began anew, so that its live runs are told of again.
     """
 
-    def __init__(self, commands: Callable[[], Redis], ids: Ids, *, ttl_s: float = FEED_TTL_S) -> None:
+    def __init__(
+        self, commands: Callable[[], Redis], ids: Ids, clock: Clock, *, ttl_s: float = FEED_TTL_S
+    ) -> None:
         self._commands = commands
         self._ids = ids
+        self._clock = clock
+        self.reading = FeedReader(commands, ids, clock, ttl_s=ttl_s)
         self._ttl_ms = round(ttl_s * 1000)
         self._ended_ttl_ms = min(self._ttl_ms, round(ENDED_TTL_S * 1000))
         self._outbox = FeedOutbox()
@@ -81,7 +62,9 @@ class RedisFeed:
         """Tenants of which entries were lost here -> the epoch to begin."""
         self._waiting = asyncio.Event()
         self._closing = asyncio.Event()
+        self._new_tenant = asyncio.Event()
         self._task: asyncio.Task[None] | None = None
+        self._looking: asyncio.Task[None] | None = None
         self.healthy = True
         self.lost = 0
         self.on_new_epoch: Callable[[str], None] = lambda tenant: None
@@ -109,10 +92,13 @@ class RedisFeed:
 
     def start(self) -> None:
         """Begin to send."""
-        self._task = asyncio.get_running_loop().create_task(self._run(), name="feed")
+        loop = asyncio.get_running_loop()
+        self._task = loop.create_task(self._run(), name="feed")
+        self._looking = loop.create_task(self._look_forever(), name="feed position")
 
     async def aclose(self, within_s: float = 5.0) -> None:
         """Send what is left, as far as it is taken in time. Never raises."""
+        await end_tasks([self._looking])
         self._closing.set()
         self._waiting.set()
         if self._task is not None:
@@ -135,21 +121,31 @@ class RedisFeed:
             raise BusError("Redis did not say what the lifecycle feed has of a run.") from error
         return Told(int(n), event.decode())
 
-    async def since(self, tenant: str, epoch: str, rev: int, limit: int = 1000) -> Page:
-        """Entries after (epoch, rev), read in one step. Raises BusError."""
-        async with self._commands().pipeline(transaction=True) as pipeline:
-            pipeline.hmget(position_key(tenant), ["epoch", "rev"])
-            pipeline.xrange(feed(tenant), min=f"{rev + 1}-0", count=limit)
+    async def look(self) -> None:
+        """Whether feeds of this node's runs began anew while it had nothing to say. Raises BusError."""
+        if not self._seen:
+            return
+        positions = await self.reading.positions(list(self._seen))
+        for tenant, (epoch, rev) in positions.items():
+            before = self._seen[tenant]
+            if epoch != before[0] or rev < before[1]:
+                log.warning("feed_began_anew", tenant=tenant, epoch=epoch)
+                if epoch:
+                    self._seen[tenant] = (epoch, rev)
+                self.on_new_epoch(tenant)
+
+    async def _look_forever(self) -> None:
+        while True:
+            with contextlib.suppress(TimeoutError):
+                async with asyncio.timeout(_LOOK_S * random.uniform(0.8, 1.2)):
+                    await self._new_tenant.wait()
+            self._new_tenant.clear()
             try:
-                (known_epoch, head), found = await pipeline.execute()
-            except (RedisError, OSError) as error:
-                raise BusError("Redis did not give the lifecycle feed.") from error
-        if known_epoch is None:
-            return Page("", 0, None)
-        entries = [(int(entry_id.split(b"-")[0]), fields[b"entry"]) for entry_id, fields in found]
-        follows = entries[0][0] == rev + 1 if entries else int(head) == rev
-        whole = known_epoch.decode() == epoch and follows
-        return Page(known_epoch.decode(), int(head), entries if whole else None)
+                await self.look()
+            except BusError as error:
+                log.debug("feed_position_unknown", error=str(error))
+            except Exception:
+                log.exception("feed_look_crashed")
 
     async def _run(self) -> None:
         while not (self._closing.is_set() and not self._outbox):
@@ -193,7 +189,8 @@ class RedisFeed:
         return self.healthy
 
     def _call(self, tenant: str, batch: Sequence[Outgoing], token: str | None) -> Call:
-        keys = [feed(tenant), position_key(tenant), *(run_key(tenant, entry.run_id) for entry in batch)]
+        runs = (run_key(tenant, entry.run_id) for entry in batch)
+        keys = [feed(tenant), position_key(tenant), *rows_keys(tenant), *runs]
         epoch, rev = self._seen.get(tenant, ("", 0))
         arguments: list[str | bytes | int] = [
             token or self._ids.token(),
@@ -203,16 +200,20 @@ class RedisFeed:
             lifecycle_channel(tenant),
             RING_ENTRIES,
             self._ttl_ms,
+            round(self._clock.now() * 1000),
+            SHOWN_MS,
         ]
         for entry in batch:
             ttl_ms = self._ended_ttl_ms if entry.last else self._ttl_ms
-            arguments += [entry.fence, entry.n, entry.event, ttl_ms, entry.body]
+            arguments += [entry.run_id, entry.fence, entry.n, entry.event, int(entry.last), ttl_ms, entry.body]
         return APPEND, keys, arguments
 
     def _taken(self, tenant: str, position: tuple[str, int], token: str | None) -> None:
         self._outbox.acknowledge(tenant)
         before = self._seen.get(tenant)
         self._seen[tenant] = position
+        if before is None:
+            self._new_tenant.set()
         if token is not None and self._begin_anew.get(tenant) == token:
             del self._begin_anew[tenant]
         if token is not None or (before is not None and before[0] != position[0]):

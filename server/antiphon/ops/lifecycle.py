@@ -14,6 +14,7 @@ from typing import Any
 import orjson
 
 from antiphon.core.assembly.wire import to_keep
+from antiphon.core.feed_scope import Facts
 from antiphon.core.run_state import TERMINAL, RunState
 from antiphon.ports import Clock
 
@@ -27,7 +28,8 @@ ENDS = frozenset(f"run.{state}" for state in TERMINAL)
 class Entry:
     """One lifecycle event. encoded_row: the run's state after it, as JSON. at: Unix seconds.
 
-    n: counts the entries of the run from 1 on, over all nodes that ever owned it. fence: of its owner.
+    n: counts the entries of the run from 1 on, over all nodes that ever owned it. fence: of its owner. facts,
+    updated_at: of the state.
     """
 
     rev: int
@@ -38,6 +40,8 @@ class Entry:
     run_id: str
     n: int
     fence: int
+    facts: Facts
+    updated_at: float
 
     @property
     def row(self) -> dict[str, Any]:
@@ -89,6 +93,8 @@ class Lifecycle:
             run_id=state.response_id,
             n=state.feed_n,
             fence=state.feed_fence,
+            facts=Facts.of(state),
+            updated_at=state.updated_at,
         )
         ring.entries.append(entry)
         for observer in self._observers:
@@ -111,6 +117,10 @@ class Lifecycle:
     def observe(self, observer: Observer) -> None:
         """Hear every entry from now on."""
         self._observers.append(observer)
+
+    def kept(self, tenant: str) -> list[Entry]:
+        """All entries of a tenant that the ring still has."""
+        return list(self._rings[tenant].entries) if tenant in self._rings else []
 
     def since(self, tenant: str, rev: int) -> list[Entry] | None:
         """Entries after `rev`; None if the ring no longer reaches back that far."""

@@ -30,6 +30,8 @@ class RunRegistry:
         self._listeners: dict[str, dict[StateListener, None]] = {}
         self.on_start: StateListener = lambda state: None
         """Called with each run that begins here."""
+        self.on_give: StateListener = lambda state: None
+        """Called with each run that goes on at another node."""
         self.on_change: StateListener = lambda state: None
         """Called after every change that listeners are told of."""
 
@@ -51,6 +53,7 @@ class RunRegistry:
 
     def give(self, state: RunState) -> None:
         """A run goes on elsewhere; its listeners are told by `tell` from here on."""
+        self.on_give(state)
         self._states.pop(state.response_id, None)
         self._ended.pop(state.response_id, None)
 

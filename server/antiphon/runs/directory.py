@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 from collections import OrderedDict
 from collections.abc import Awaitable, Callable, Collection, Mapping
 from dataclasses import dataclass
@@ -16,7 +17,7 @@ from antiphon.core.history import Turn
 from antiphon.core.input_items import find_items
 from antiphon.core.principal import Principal
 from antiphon.errors import RequestError
-from antiphon.journal.contract import Journal
+from antiphon.journal.contract import Journal, RunLost
 from antiphon.journal.log import RunLog
 from antiphon.runs.elsewhere.remote_run import RemoteRun
 from antiphon.runs.elsewhere.remote_runs import RemoteRuns, without_owner
@@ -151,8 +152,16 @@ class RunDirectory:
         ]
 
     async def stored(self, response_id: str, principal: Principal) -> StoredResponse:
-        """The row. Raises RequestError `response_not_found`."""
+        """The row. That of a run which has just begun here is written first: its clients know of it already.
+
+        Raises RequestError `response_not_found`, StorageError.
+        """
         row = await self._reader.find(response_id) if response_id.startswith("resp_") else None
+        run = self.live(response_id, principal) if row is None else None
+        if run is not None and run.stored:
+            with contextlib.suppress(RunLost):  # then another node has written it
+                await self._journal.flush(run.log)
+            row = await self._reader.find(response_id)
         if row is None or not principal.may_see(row.tenant, row.creator, row.visibility):
             raise not_found(response_id)
         return row

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+
+from antiphon.core.feed_progress import Progress
 from antiphon.core.run_state import RunState
 from antiphon.governance.accounts import Accounts
 from antiphon.governance.agent_keeping import AgentKeeper
@@ -9,11 +12,16 @@ from antiphon.governance.agents import Agents
 from antiphon.governance.hooks.build import OperatorHooks
 from antiphon.governance.model_policy import ModelPolicy
 from antiphon.journal.contract import Journal
+from antiphon.ops.counts import Counts
+from antiphon.ops.feed.views import FeedViews
 from antiphon.ops.registry import RunRegistry
+from antiphon.ops.tracing.contract import Tracing
 from antiphon.ports import Bus, Clock, Ids, Toolbox
 from antiphon.runs.compaction.compactor import Compactor
 from antiphon.runs.compaction.sealing import Sealer
 from antiphon.runs.compaction.standalone import StandaloneCompaction
+from antiphon.runs.conversation_runs import ConversationRuns
+from antiphon.runs.counting import count_end
 from antiphon.runs.directory import RunDirectory
 from antiphon.runs.elsewhere.answering import Answering
 from antiphon.runs.elsewhere.company import Company
@@ -35,7 +43,8 @@ from antiphon.runs.recovery.recovery import Recovery
 from antiphon.runs.recovery.resuming import Resumer
 from antiphon.runs.run import Followed
 from antiphon.runs.service import DELETED, RunService
-from antiphon.runs.start.assigning import Assigner, check_configured_agents
+from antiphon.runs.start.assigning import Assigner
+from antiphon.runs.start.configured import check_configured
 from antiphon.runs.start.idempotency import IdempotencyKeys
 from antiphon.runs.start.inputs import InputReader
 from antiphon.runs.start.opening import RunOpener
@@ -72,6 +81,8 @@ class Engine:
         sealer: Sealer,
         hooks: OperatorHooks,
         accounts: Accounts,
+        feeds: FeedViews,
+        tracing: Tracing | None = None,
     ) -> None:
         self.settings = settings
         self.clock = clock
@@ -79,12 +90,17 @@ class Engine:
         self.journal = journal
         self.bus = bus
         self.registry = registry
+        self.feeds = feeds
         self._reader = reader
         self._writer = writer
         self.hooks = hooks
         self.accounts = accounts
+        self.router = router
+        self.counts = Counts()
+        self.tracing = tracing
         self.remote = RemoteRuns(journal, bus, reader, registry, clock, settings.journal)
         self.directory = RunDirectory(reader, journal, self.remote, settings.limits.max_message_bytes)
+        self.conversation_runs = ConversationRuns(reader, self.directory)
         self.conversations = ConversationNews(journal, bus, reader)
         self.held = HeldRuns(registry, self.directory, journal, reader, writer, clock, settings)
         compactor, pending_steers = Compactor(sealer), PendingSteers()
@@ -107,6 +123,8 @@ class Engine:
         self._taking_over(successors)
         self.janitor = Janitor(writer, registry, keys, clock, settings.journal.retention_s)
         registry.on_start, registry.on_change = self._started, self._changed
+        feeds.quota = accounts.limits.quota
+        feeds.moving = self._progress
 
     def _executing(self, toolbox: Toolbox, compactor: Compactor, ender: RunEnder) -> None:
         """What executes runs."""
@@ -124,10 +142,13 @@ class Engine:
             observers=self.hooks.observers,
             context=self.hooks.context,
             clock=self.clock,
+            counts=self.counts,
+            tracing=self.tracing,
             meter=self.accounts.meter,
         )
         self._loop = RunLoop(self.parts)
         self.supervisor = Supervisor(self._loop, ender, self.directory, self.settings.store.grace_s)
+        self.supervisor.on_ended = lambda run: count_end(self.counts, run)
         self.held.stop = self.supervisor.stop
 
     def _preparing(self, router: UpstreamRouter, toolbox: Toolbox, sealer: Sealer) -> None:
@@ -138,7 +159,7 @@ class Engine:
         self.agent_keeper = AgentKeeper(
             self.agents, self.models, hooks.context, accounts.admission, accounts.audit, self.clock
         )
-        check_configured_agents(self.agents.configured(), router, hooks.context)
+        check_configured(settings, self.agents.configured(), router, hooks.context, toolbox)
         self._assigner = Assigner(
             agents=self.agents,
             policy=self.models,
@@ -156,7 +177,7 @@ class Engine:
         self.pipeline = Pipeline(reader, self._assigner, hooks.middlewares, hooks.context, hooks.skills)
 
     def _starter(self, keys: IdempotencyKeys, pending: PendingSteers) -> RunStarter:
-        return RunStarter(
+        starter = RunStarter(
             admission=self.accounts.admission,
             pipeline=self.pipeline,
             opener=self.opener,
@@ -168,6 +189,8 @@ class Engine:
             keys=keys,
             pending_steers=pending,
         )
+        starter.on_refused = lambda code: self.counts.refuse("create", code)
+        return starter
 
     def _service(self, starter: RunStarter, keys: IdempotencyKeys) -> RunService:
         return RunService(
@@ -203,7 +226,8 @@ class Engine:
         visitors = Visitors(own, self.supervisor, self.held)
         self.company = Company(bus, journal, own, self.supervisor, self.held, visitors)
         self.reach = Reach(bus, here, self.company, self.ids)
-        bus.on_message = Answering(bus, here, visitors, self.reach.settled).answer
+        self.answering = Answering(bus, here, visitors, self.reach.settled)
+        bus.on_message = self.answering.answer
         self.directory.response_of = self.reach.response_of
 
     def _resumer(self) -> Resumer:
@@ -228,6 +252,7 @@ class Engine:
             self._reader,
             self._writer,
             self.accounts.usage,
+            self.accounts.admission,
             self.resumer,
             self.settings,
             self.clock,
@@ -267,6 +292,13 @@ class Engine:
         """A run that is followed, as it is now: it may have come to this node, or gone to another one."""
         return self.directory.own(run.id) or self.remote.get(run.id) or run
 
+    def _progress(self) -> Iterator[Progress]:
+        """How far the runs of this node that go on have come."""
+        for run in self.directory.live_runs():
+            if not run.log.ended and not run.request.is_warm_up:
+                tokens = run.state.usage["output_tokens"] if run.state.usage is not None else None
+                yield Progress(run.state.tenant, run.id, run.log.shown, tokens)
+
     # What the parts tell each other
 
     async def _nodes_gone(self, nodes: frozenset[str]) -> None:
@@ -277,6 +309,7 @@ class Engine:
     def _reconnected(self) -> None:
         self.remote.look_again()
         self.company.say_again()
+        self.feeds.look_again()
         self.directory.forget_turns()
         self.conversations.look_again_soon()
 

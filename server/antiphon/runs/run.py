@@ -46,7 +46,8 @@ class Create:
     """One create, from whatever transport. raw: the object as the client sent it, with the fields we do not read.
 
     caller_token: the caller's own upstream credential; it lives in the owner's memory only.
-    connection: None over HTTP. instance: of the client that sent it, None if it did not say.
+    connection: None over HTTP. instance: of the client that sent it, None if it did not say. traceparent: the span
+    of the caller that it belongs to, as it came.
     """
 
     request: CreateRequest
@@ -56,6 +57,7 @@ class Create:
     caller_token: str | None = field(default=None, repr=False)
     connection: CreatorConnection | None = None
     instance: str | None = None
+    traceparent: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -161,7 +163,8 @@ class Run:
     following: the create of that run as it is kept with the terminal.
     held: calls that wait for clients, None if there never were any. roster: who is attached. suspended: this
     process stops and another one can go on with it; left: set when all of it is stored for the next one.
-    lost: another node has taken it; this one may neither write nor end it.
+    lost: another node has taken it; this one may neither write nor end it. stop_at: loop time at which `stop` was
+    set. has_output: its first output was counted.
     agent: in whose name it works. asked: the create as models get it, without its input: with the instructions of
     the agent, which `create.raw` has not. reservation: what it holds of its tenant's quotas. passage: the
     middlewares that let it through and wait for its end; None where it was taken over.
@@ -183,6 +186,8 @@ class Run:
     ended_at: float = 0.0
     durable_end: bool = True
     stop: Outcome | None = None
+    stop_at: float = 0.0
+    has_output: bool = False
     task: asyncio.Task[None] | None = None
     executing: bool = False
     done: asyncio.Event = field(default_factory=asyncio.Event)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextvars
+from collections.abc import Callable
 
 import structlog
 
@@ -37,6 +38,8 @@ class Supervisor:
         self._ender = ender
         self._directory = directory
         self._grace_s = grace_s
+        self.on_ended: Callable[[Run], None] = lambda run: None
+        """Called just before the terminal of a run is shown."""
         self._tasks: set[asyncio.Task[None]] = set()
         ender.on_end = self._ended
 
@@ -63,7 +66,7 @@ class Supervisor:
         """End the run early with `outcome`; False if its end is already decided."""
         if run.phase != "streaming" or run.stop is not None or run.suspended or run.lost:
             return run.phase == "streaming"
-        run.stop = outcome
+        run.stop, run.stop_at = outcome, asyncio.get_running_loop().time()
         if run.executing and run.task is not None:
             run.task.cancel()  # a task that never ran would not even see it; it looks at `stop` when it begins
         return True
@@ -117,6 +120,7 @@ class Supervisor:
             await asyncio.wait(busy, timeout=_LOOK_S, return_when=asyncio.FIRST_COMPLETED)
 
     def _ended(self, run: Run) -> None:
+        self.on_ended(run)
         if run.abandon_timer is not None:
             run.abandon_timer.cancel()
             run.abandon_timer = None

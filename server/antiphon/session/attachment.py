@@ -31,7 +31,8 @@ EndReason = Literal["ended", "cursor_expired", "epoch_changed"]
 class Attachment:
     """Delivers events after `after`. last: number of the last event written. last_write: loop time of it.
 
-    on_caught_up: called once, when everything that was there at the start has been written.
+    on_caught_up: called once, when everything that was there at the start has been written. on_parked: called each
+    time it falls behind a live run.
     on_end: called once: the terminal event was written, the log no longer reaches back, or it forked at or before
     what was written, so that this is no longer what happened.
     """
@@ -45,6 +46,7 @@ class Attachment:
         after: int,
         on_end: Callable[[EndReason], None],
         on_caught_up: Callable[[], None] | None = None,
+        on_parked: Callable[[], None] | None = None,
     ) -> None:
         self.log = run_log
         self.stream_id = stream_id
@@ -53,6 +55,7 @@ class Attachment:
         self._socket = socket
         self._on_end = on_end
         self._on_caught_up = on_caught_up
+        self._on_parked = on_parked
         self._loop = asyncio.get_running_loop()
         self.last_write = self._loop.time()
         self._room = asyncio.Event()
@@ -98,6 +101,8 @@ class Attachment:
             return  # the task reads it from the log
         if self._socket.full or batch.first != self.last + 1:
             self._live = False
+            if self._on_parked is not None:
+                self._on_parked()
             self._catch_up_in_task()
             return
         self._socket.write_frames(batch.frames(self.stream_id))

@@ -131,7 +131,9 @@ class Attachments:
             if successor is not None:
                 self._in_task(lane, successor, conversation_id)
 
-        attachment = Attachment(source.log, self._engine.journal, self._socket, lane, plan.after, ended, caught_up)
+        journal, counts = self._engine.journal, self._engine.counts
+        attachment = Attachment(source.log, journal, self._socket, lane, plan.after, ended, caught_up, counts.park)
+        counts.attach("websocket", plan.mode, source.log.shown - plan.after)
         attached = _Attached(attachment, source, not source.log.ended, conversation_id)
         self._attached[lane] = attached
         if source.run is not None:

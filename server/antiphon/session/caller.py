@@ -27,9 +27,11 @@ class Caller:
         *,
         notice_s: float,
         origin: str | None = None,
+        address: str = "",
     ) -> None:
-        """origin: of the page whose socket it is."""
+        """origin: of the page whose socket it is. address: of the client."""
         self._origin = origin
+        self._address = address
         self._authenticator = authenticator
         self._clock = clock
         self._notice_s = notice_s
@@ -49,7 +51,7 @@ class Caller:
 
         Raises what `Authenticator.authenticate` does; RequestError `forbidden` for somebody else's.
         """
-        given = await self._authenticator.authenticate(Credentials(token, ticket, self._origin))
+        given = await self._authenticator.authenticate(Credentials(token, ticket, self._origin, self._address))
         if not self._authenticator.required:
             return self.principal
         if not given.is_same_as(self.principal):

@@ -90,6 +90,11 @@ class Connection:
             self._turns.close()
             self._extension.close()
 
+    @property
+    def unsent_bytes(self) -> int:
+        """What was written and the operating system has not taken yet."""
+        return self._socket.unsent
+
     def keep_alive(self, now: float, silence_s: float) -> None:
         """Send a keepalive on every running lane that said nothing for `silence_s`. now: loop time."""
         for attachment in (*self._turns.deliveries(), *self._extension.deliveries()):
@@ -195,6 +200,7 @@ class Connection:
         try:
             await self._engine.reach.cancel(response_id, self._caller.principal)
         except AntiphonError as error:
+            self._engine.counts.refuse("command", error.code)
             send_json(self._socket, error_frame(error))
 
     def _bad(self, error: RequestError) -> None:
@@ -203,6 +209,8 @@ class Connection:
         self._count_bad(error.code)
 
     def _count_bad(self, code: str | None) -> None:
+        if code is not None:
+            self._engine.counts.refuse("command", code)
         if code not in _BAD_FRAME_CODES:
             return
         now = self._engine.clock.monotonic()
@@ -258,7 +266,7 @@ class Connection:
         """The credential counts no more. What was started with it goes on."""
         expired = why == "expired"
         error = Unauthorized(
-            "Your token has run out; come back with a new one." if expired else "Your key was revoked.",
+            "Your token has run out; come back with a new one." if expired else "Your key or token was revoked.",
             code="token_expired" if expired else "invalid_api_key",
         )
         if self._extension.said_hello:
@@ -280,6 +288,8 @@ class Connection:
         self._too_slow()
 
     def _too_slow(self) -> None:
+        if not self._closing:
+            self._engine.counts.evict("websocket")
         self._close(4001 if self._extension.said_hello else 1013, "too slow")
 
     def _forked(self) -> None:
@@ -292,6 +302,7 @@ class Connection:
 
     def _wake(self) -> None:
         self._room.set()
-        attachments: list[Attachment] = [*self._turns.deliveries(), *self._extension.deliveries()]
-        for attachment in attachments:
-            attachment.wake()
+        deliveries: list[Attachment] = self._turns.deliveries()
+        for delivery in deliveries:
+            delivery.wake()
+        self._extension.wake()

@@ -24,6 +24,9 @@ FIRST_FRAME_BYTES = 1024 * 1024
 """Larger messages close the socket (1009) until it is authenticated."""
 
 _DEPTH = 64
+_CLOSES = {401: 4500, 403: 4502, 503: 1013}
+_CLOSE_CODES = {"rate_limited": 4029, "too_many_connections": 4503}
+"""Closes of a socket whose first command was refused, by status or code (PROTOCOL 13)."""
 _BY_COMMAND = frozenset({"antiphon:auth", "antiphon:hello"})
 
 
@@ -58,11 +61,16 @@ class Entrance:
         self.waiting -= 1
 
     async def enter(
-        self, socket: Socket, receive: Receive, origin: str | None, admit: Callable[[Principal], None]
+        self,
+        socket: Socket,
+        receive: Receive,
+        origin: str | None,
+        address: str,
+        admit: Callable[[Principal], None],
     ) -> Entered | None:
         """Wait for the first frame; None if it let nobody in, and the socket is closed or gone.
 
-        admit: raises RequestError if this principal has too many sockets.
+        origin, address: of the client. admit: raises RequestError if this principal has too many sockets.
         """
         try:
             async with asyncio.timeout(self._settings.auth_within_s):
@@ -74,7 +82,7 @@ class Entrance:
             return None
         kind, frame = _read(message)
         try:
-            credentials = _credentials(kind, frame, origin)
+            credentials = _credentials(kind, frame, origin, address)
             async with asyncio.timeout(self._settings.auth_within_s):
                 principal = await self._authenticator.authenticate(credentials)
             admit(principal)
@@ -109,7 +117,7 @@ def _read(message: str | bytes) -> tuple[str, dict[str, Any]]:
     return (kind, frame) if isinstance(kind, str) else ("", frame)
 
 
-def _credentials(kind: str, frame: dict[str, Any], origin: str | None) -> Credentials:
+def _credentials(kind: str, frame: dict[str, Any], origin: str | None, address: str) -> Credentials:
     """Raises Unauthorized, RequestError."""
     if kind not in _BY_COMMAND:
         raise _required("The first frame here is antiphon:auth or an antiphon:hello with a token.")
@@ -122,7 +130,7 @@ def _credentials(kind: str, frame: dict[str, Any], origin: str | None) -> Creden
         raise RequestError("Send one of token and ticket, as text.", code="invalid_command", param="token")
     if not given:
         raise _required(f"This {kind} brings no {'token' if kind == 'antiphon:hello' else 'token or ticket'}.")
-    return Credentials(token, ticket, origin)
+    return Credentials(token, ticket, origin, address)
 
 
 def _required(message: str) -> Unauthorized:
@@ -137,5 +145,4 @@ def _turn_out(socket: Socket, error: AntiphonError, command: dict[str, Any] | No
         return
     command_id = command.get("id")
     send_json(socket, command_error(command_id if isinstance(command_id, str) else None, error))
-    codes = {401: 4500, 403: 4502, 429: 4503, 503: 1013}
-    socket.close(codes.get(error.status, 4501), error.code)
+    socket.close(_CLOSE_CODES.get(error.code) or _CLOSES.get(error.status, 4501), error.code)

@@ -23,6 +23,7 @@ from antiphon.session.caller import Caller
 from antiphon.session.commands_held import HeldCommands
 from antiphon.session.conversations import Conversations
 from antiphon.session.entrance import accepted
+from antiphon.session.feed import Feeds
 from antiphon.session.frames import command_error
 from antiphon.session.presence import Presence
 from antiphon.session.socket import Socket, send_json
@@ -31,7 +32,17 @@ from antiphon_protocol import extension as wire
 
 log = structlog.get_logger(__name__)
 
-FEATURES = ["attach", "cancel", "resume", "run_state", "idempotency", "steer", "conversations", "held_calls"]
+FEATURES = [
+    "attach",
+    "cancel",
+    "resume",
+    "run_state",
+    "idempotency",
+    "steer",
+    "conversations",
+    "held_calls",
+    "feed",
+]
 
 
 _BEFORE_HELLO = frozenset({"antiphon:hello", "antiphon:auth", "antiphon:ping"})
@@ -54,6 +65,7 @@ class Extension:
         hooks = AttachmentHooks(opened=self.watch, dropped=self._dropped)
         self._attachments = Attachments(engine, socket, turns, hooks)
         self._conversations = Conversations(engine, caller, socket, self._attachments)
+        self._feeds = Feeds(engine.feeds, caller, socket, engine.settings.limits.feeds_per_connection)
         self.delivered: Callable[[str], None] = lambda response_id: None
         """Called when an attachment to a live run is over."""
         self._commands: dict[str, Callable[[Any], Awaitable[dict[str, Any] | None]]] = {
@@ -64,6 +76,7 @@ class Extension:
             "antiphon:cancel": self._cancel,
             "antiphon:ping": self._ping,
             **HeldCommands(engine, caller, self.presence).handlers(),
+            **self._feeds.handlers(),
         }
 
     async def command(self, kind: str, frame: dict[str, Any]) -> str | None:
@@ -100,6 +113,12 @@ class Extension:
     def deliveries(self) -> list[Attachment]:
         return self._attachments.deliveries()
 
+    def wake(self) -> None:
+        """The socket has room again, or is gone."""
+        for attachment in self.deliveries():
+            attachment.wake()
+        self._feeds.wake()
+
     def goaway(self, reason: str, deadline_ms: int, spread_ms: int) -> None:
         """Tell a client that said hello that this connection will end."""
         if self.said_hello:
@@ -134,6 +153,7 @@ class Extension:
 
     def close(self) -> None:
         """The connection is gone."""
+        self._feeds.close()
         self._conversations.close()
         self._attachments.close()
         self.presence.close()
@@ -183,6 +203,7 @@ class Extension:
     async def _refresh(self, token: str | None, ticket: str | None = None) -> None:
         await self._caller.refresh(token=token, ticket=ticket)
         self.presence.changed()
+        self._feeds.access_changed()
 
     async def _ping(self, command: wire.Ping) -> dict[str, Any]:
         return {"type": "antiphon:pong", "id": command.id}
@@ -238,6 +259,8 @@ class Extension:
         reply = {"type": "antiphon:attached", "id": command.id, **attached_fields(lane, source, plan)}
         send_json(self._socket, reply | {"state": state})
         self._attachments.open(lane, source, plan)
+        if self._engine.tracing is not None:
+            self._engine.tracing.attached(source.log.run_id, "websocket", plan.mode, command.traceparent)
 
     def _dropped(self, run: Followed) -> None:
         self.unwatch(run)

@@ -22,6 +22,11 @@ class Hub:
     def __len__(self) -> int:
         return len(self._connections)
 
+    @property
+    def unsent_bytes(self) -> int:
+        """What was written to all of them and the operating system has not taken yet."""
+        return sum(connection.unsent_bytes for connection in self._connections)
+
     def add(self, connection: Connection) -> None:
         self._connections.add(connection)
 

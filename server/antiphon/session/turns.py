@@ -108,6 +108,7 @@ class Turns:
             ticket.request = parse_create(frame)
         except AntiphonError as error:
             ticket.refusal = error
+            self._engine.counts.refuse("command", error.code)
         try:
             started = self._lanes.submit(lane, ticket)
         except RequestError as error:
@@ -167,6 +168,7 @@ class Turns:
             caller_token=request.antiphon.upstream_authorization,
             connection=self._connection,
             instance=self._connection.instance,
+            traceparent=request.traceparent,
         )
         try:
             started = await self._engine.service.start(create, self._caller.check(), self._memory)
@@ -200,7 +202,15 @@ class Turns:
         def ended(reason: EndReason) -> None:
             self._delivered(ticket, reason)
 
-        ticket.attachment = Attachment(run_log, self._engine.journal, self._socket, ticket.lane, -1, ended)
+        ticket.attachment = Attachment(
+            run_log,
+            self._engine.journal,
+            self._socket,
+            ticket.lane,
+            -1,
+            ended,
+            on_parked=self._engine.counts.park,
+        )
         if run is not None and run.holds:
             self._park_while_waiting(ticket, run)
         self._hooks.started(ticket)

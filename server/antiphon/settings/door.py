@@ -15,6 +15,7 @@ _KIB = 1024
 
 _SOCKETS = 1000
 _ACCEPTS = Rate(per_s=100, burst=500)
+_FAILED_LOGINS = Rate(per_s=5, burst=100)
 _CREATES = Rate(per_s=100, burst=200)
 
 
@@ -53,6 +54,7 @@ class DoorLimits:
     accepts: Rate | None
     creates: Rate | None
     creates_per_connection: Rate | None
+    failed_logins: Rate | None
 
 
 class DoorSettings(BaseModel):
@@ -85,6 +87,12 @@ class DoorSettings(BaseModel):
     connection_create_burst: float | None = Field(
         None, ge=1, description="The same for one socket; absent: as for its principal."
     )
+    failed_logins_per_s: float | None = Field(
+        None, gt=0, description="Wrong credentials of one client address in a second; absent: 5."
+    )
+    failed_login_burst: float | None = Field(
+        None, ge=1, description="Wrong credentials at once after a rest; absent: 100."
+    )
     head_bytes: int = Field(
         64 * _KIB, ge=_KIB, description="Request line and headers of a request or upgrade together."
     )
@@ -108,6 +116,7 @@ class DoorSettings(BaseModel):
             accepts=_rate(self.accepts_per_s, self.accept_burst, _ACCEPTS, auth_required),
             creates=creates,
             creates_per_connection=of_one,
+            failed_logins=_rate(self.failed_logins_per_s, self.failed_login_burst, _FAILED_LOGINS, auth_required),
         )
 
 

@@ -20,6 +20,7 @@ class LimitSettings(Table):
     named_lanes: int = Field(32, gt=0)
     queued_per_connection: int = Field(1024, gt=0, description="Creates that wait for their turn.")
     attachments_per_connection: int = Field(256, gt=0)
+    feeds_per_connection: int = Field(16, gt=0, description="Tenants a connection may watch the runs of.")
     bad_frames_per_minute: int = Field(20, gt=0)
     outbox_bytes: int = Field(
         1 * MIB, gt=0, description="Unsent bytes of a connection before attachments are parked."

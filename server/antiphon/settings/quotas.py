@@ -34,6 +34,10 @@ class QuotaSettings(Table):
         None, description="Event logs kept in the store; counted every half minute, so that it is approximate."
     )
 
+    feed_subscriptions: Limit = Field(
+        None, description="Subscriptions to feeds on each node, over sockets and HTTP together."
+    )
+
     def numbers(self) -> dict[str, int | None]:
         """What was given."""
         return {name: getattr(self, name) for name in self.model_fields_set}
@@ -74,13 +78,19 @@ class BudgetSettings(Table):
         )
 
 
+_HIGHEST_PRICE = 1_000_000
+"""Per million tokens: what the most tokens of a call cost at it is a number of 64 bits."""
+
+
 class PriceSettings(Table):
     """What a model costs per million tokens, in any one currency. The cost of a model without one is unknown."""
 
     model: str = Field(description="As clients name it.")
-    input: Decimal = Field(ge=0)
-    output: Decimal = Field(ge=0)
-    cached: Decimal | None = Field(None, ge=0, description="Input from the upstream's cache; absent: as `input`.")
+    input: Decimal = Field(ge=0, le=_HIGHEST_PRICE)
+    output: Decimal = Field(ge=0, le=_HIGHEST_PRICE)
+    cached: Decimal | None = Field(
+        None, ge=0, le=_HIGHEST_PRICE, description="Input from the upstream's cache; absent: as `input`."
+    )
 
     def price(self) -> Price:
         return Price(self.input, self.output, self.cached)

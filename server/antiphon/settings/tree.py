@@ -22,6 +22,7 @@ from antiphon.settings.hooks import Contexts, HooksSettings, Middlewares, Observ
 from antiphon.settings.identity import IdentitySettings, JwtSettings
 from antiphon.settings.limits import LimitSettings, TimeoutSettings
 from antiphon.settings.loop import LoopSettings
+from antiphon.settings.observability import MetricsSettings, TracingSettings
 from antiphon.settings.quotas import (
     BudgetSettings,
     PriceSettings,
@@ -116,6 +117,8 @@ class Settings(BaseSettings):
     budget: tuple[BudgetSettings, ...] = ()
     price: tuple[PriceSettings, ...] = ()
     usage: UsageSettings = UsageSettings()
+    metrics: MetricsSettings = MetricsSettings()
+    tracing: TracingSettings = TracingSettings()
 
     @model_validator(mode="after")
     def _check_agents(self) -> Settings:

@@ -51,6 +51,9 @@ def migrate(database: Path) -> Migrated:
     engine = sqlalchemy.create_engine(sqlalchemy.URL.create("sqlite", database=str(database)))
     try:
         with engine.begin() as connection:
+            # The driver begins no transaction before DDL: each table would be committed by itself, and a start
+            # that is interrupted would leave some of them behind.
+            connection.exec_driver_sql("BEGIN")
             return upgrade(connection, str(database))
     except sqlalchemy.exc.DBAPIError as error:
         raise StartupError(f"the database {database} cannot be used: {error.orig}") from error

@@ -9,8 +9,10 @@ import abc
 import asyncio
 import queue
 import threading
+import time
 from typing import Any, TypeVar
 
+from antiphon.core.durations import Durations
 from antiphon.errors import StorageError
 from antiphon.store.writing import StoreSession, Work
 
@@ -32,6 +34,7 @@ class GroupWriter(abc.ABC):
         self._closed = False
         self._away = False
         """The last transaction met a database that does not answer."""
+        self.commits = Durations()
 
     @abc.abstractmethod
     def _open(self) -> StoreSession:
@@ -52,6 +55,10 @@ class GroupWriter(abc.ABC):
         self._queue.put(None)
         await asyncio.to_thread(self._thread.join)
         self._thread = None
+
+    @property
+    def waiting(self) -> int:
+        return self._queue.qsize()
 
     def submit(self, work: Work[T]) -> asyncio.Future[T]:
         """Queue work; the future has its result once it is committed, or StorageError."""
@@ -104,7 +111,7 @@ class GroupWriter(abc.ABC):
 
     def _transaction(self, session: StoreSession, works: list[Work[Any]]) -> tuple[list[Any], Exception | None]:
         """Do all of the works or none; gives their results, or why not."""
-        self._away = True
+        self._away, begun = True, time.monotonic()
         try:
             session.begin()
         except Exception as error:
@@ -116,6 +123,7 @@ class GroupWriter(abc.ABC):
             self._away = not session.undo(error)
             return [], error
         self._away = False
+        self.commits.add(time.monotonic() - begun)
         return results, None
 
     def _deliver(self, done: list[Done]) -> None:

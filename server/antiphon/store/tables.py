@@ -122,6 +122,13 @@ api_keys = Table(
 Index("api_keys_sha256", api_keys.c.sha256, unique=True)
 Index("api_keys_revoked", api_keys.c.revoked_at)
 
+revoked_tokens = Table(
+    "revoked_tokens",
+    metadata,
+    Column("id", Text, primary_key=True, doc="one signed token, or all of a user; store/revoked_tokens.py"),
+    Column("revoked_at", Float, nullable=False, doc="Unix seconds"),
+)
+
 agents = Table(
     "agents",
     metadata,
@@ -175,6 +182,7 @@ standing = Table(
     Column("revision", BigInteger, nullable=False, doc="higher than that of all changes before it"),
     Column("held", Integer, nullable=False, doc="1: nothing new is started"),
     Column("cancel", Integer, nullable=False, doc="1: what was running is cancelled too"),
+    Column("by_admin", Integer, nullable=False, doc="1: only an admin changes it again"),
 )
 
 audit = Table(

@@ -10,6 +10,8 @@ import asyncio
 from collections.abc import Callable, Sequence
 from typing import Any, Protocol, TypeVar
 
+from antiphon.core.durations import Durations
+
 T = TypeVar("T")
 
 
@@ -44,7 +46,14 @@ Work = Callable[[StoreConnection], T]
 
 
 class Writer(Protocol):
-    """Runs submitted work in transactions, in the order of submission."""
+    """Runs submitted work in transactions, in the order of submission. commits: how long transactions took."""
+
+    commits: Durations
+
+    @property
+    def waiting(self) -> int:
+        """What was submitted and is in no transaction yet."""
+        ...
 
     def start(self) -> None:
         """Begin to take work; call it in the event loop. Raises StorageError."""

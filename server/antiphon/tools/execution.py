@@ -102,7 +102,7 @@ async def _execute_one(call: ToolCall, context: ToolContext) -> ToolResult:
         "tool_called",
         tool=spec.name,
         server_label=spec.server_label,
-        run_id=context.run_id,
+        response_id=context.run_id,
         call_id=call.call_id,
         ok=error is None,
         duration_ms=duration_ms,

@@ -2,7 +2,7 @@
 
     POST <url>
     Content-Type: application/json
-    X-Antiphon-Run-Id, X-Antiphon-Call-Id, and the headers of `headers_env`
+    X-Antiphon-Run-Id, X-Antiphon-Call-Id, traceparent where runs are traced, and the headers of `headers_env`
 
     {<the arguments>}
 
@@ -47,6 +47,7 @@ class HttpTool:
                 "content-type": "application/json",
                 "x-antiphon-run-id": context.run_id,
                 "x-antiphon-call-id": context.call_id,
+                **context.trace,
                 **self._credentials.headers(),
             },
         )

@@ -71,8 +71,10 @@ class PythonTool:
             made = await (
                 self._function(given, context) if self._asynchronous else self._in_thread(given, context)
             )
-        except SystemExit as error:
-            # Left alone it would end the whole server.
+        except BaseException as error:
+            if isinstance(error, (Exception, asyncio.CancelledError, GeneratorExit)):
+                raise
+            # Left alone, SystemExit would end the whole server, and others of its kind the run's task.
             raise ToolError("The tool tried to end the process.") from error
         if isinstance(made, str):
             return ToolOutput(made)
@@ -112,10 +114,10 @@ class PythonTool:
             error: Exception | None = None
             try:
                 value = self._function(given, context)
-            except SystemExit:
-                error = ToolError("The tool tried to end the process.")
             except Exception as caught:
                 error = caught if not isinstance(caught, StopIteration) else ToolError("The tool failed.")
+            except BaseException:
+                error = ToolError("The tool tried to end the process.")
             if not loop.is_closed():
                 loop.call_soon_threadsafe(finish, value, error)
 

@@ -11,16 +11,13 @@ from starlette.responses import Response
 from starlette.routing import Route
 
 from antiphon.core.faults import refusal
-from antiphon.core.principal import Principal, Role
+from antiphon.core.principal import Principal, Role, is_tenant
 from antiphon.core.quotas import FINAL
 from antiphon.errors import RequestError
 from antiphon.governance.accounts import Accounts
 from antiphon.settings.limits import LimitSettings
 from antiphon.transport.body import principal_of, read_object
 from antiphon.transport.replies import Json
-
-_TENANT = re.compile(r"[A-Za-z0-9_-]{1,64}|user:[^\x00-\x1f\x7f]{1,3072}")
-"""An id from the configuration or a token, or the scope of a user without a tenant."""
 
 _MOST_ENTRIES = 1_000
 
@@ -62,18 +59,18 @@ class AdminApi:
         return Json({"object": "tenant", "id": tenant, "paused": False})
 
     async def stop(self, request: Request) -> Response:
-        principal = _at_least(request, "admin")
+        principal = at_least(request, "admin")
         holding = await self._read(request)
         await self._accounts.standing.stop(principal, cancel=holding.cancel)
         return Json({"object": "server", "stopped": True})
 
     async def start(self, request: Request) -> Response:
-        principal = _at_least(request, "admin")
+        principal = at_least(request, "admin")
         await self._accounts.standing.start_again(principal)
         return Json({"object": "server", "stopped": False})
 
     async def audit(self, request: Request) -> Response:
-        _at_least(request, "admin")
+        at_least(request, "admin")
         limit = _number(request, "limit", 100.0)
         if not 1 <= limit <= _MOST_ENTRIES:
             raise RequestError(f"limit is between 1 and {_MOST_ENTRIES}.", param="limit")
@@ -91,7 +88,8 @@ class AdminApi:
             raise refusal(error, body) from error
 
 
-def _at_least(request: Request, role: Role) -> Principal:
+def at_least(request: Request, role: Role) -> Principal:
+    """Who asks, if its role is this one or a higher one. Raises RequestError `forbidden`."""
     principal = principal_of(request)
     if not principal.at_least(role):
         raise RequestError(f"This needs the role {role}.", code="forbidden", headers=dict(FINAL))
@@ -100,10 +98,10 @@ def _at_least(request: Request, role: Role) -> Principal:
 
 def _whose(request: Request) -> tuple[Principal, str]:
     """Who asks, and for which tenant: operators for their own, and they learn of no other; admins for any."""
-    principal = _at_least(request, "operator")
+    principal = at_least(request, "operator")
     tenant: str = request.path_params["tenant"]
     its_own = tenant == principal.tenant or principal.at_least("admin")
-    if not its_own or _TENANT.fullmatch(tenant) is None:
+    if not its_own or not is_tenant(tenant):
         raise RequestError("There is no such tenant.", code="tenant_not_found", param="tenant")
     return principal, tenant
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, MutableMapping
+from collections.abc import MutableMapping
 from pathlib import Path
 from typing import Any
 
@@ -11,23 +11,31 @@ from starlette.applications import Starlette
 from starlette.exceptions import HTTPException
 from starlette.middleware import Middleware
 from starlette.requests import Request
-from starlette.responses import Response
-from starlette.routing import Route, WebSocketRoute
+from starlette.responses import RedirectResponse, Response
+from starlette.routing import WebSocketRoute
 from starlette.staticfiles import StaticFiles
 from starlette.types import Receive, Scope, Send
 
 from antiphon.errors import AntiphonError, RequestError
+from antiphon.ops.status import Status
 from antiphon.ports import Authenticator
 from antiphon.runs.engine import Engine
 from antiphon.session.hub import Hub
 from antiphon.session.rates import Rates
 from antiphon.transport.admin_api import AdminApi
 from antiphon.transport.agents_api import AgentsApi
+from antiphon.transport.conversations_api import ConversationsApi
 from antiphon.transport.door import Door
 from antiphon.transport.door.places import Places
+from antiphon.transport.health_api import HealthApi, Ready
 from antiphon.transport.held_api import HeldApi
-from antiphon.transport.replies import Json, error_response, refuse_upgrade
+from antiphon.transport.me_api import MeApi
+from antiphon.transport.metrics_api import MetricsApi
+from antiphon.transport.models_api import Models, ModelsApi
+from antiphon.transport.replies import error_response, refuse_upgrade
 from antiphon.transport.responses_api import ResponsesApi
+from antiphon.transport.runs_api import RunsApi
+from antiphon.transport.status_api import StatusApi
 from antiphon.transport.steer_api import SteerApi
 from antiphon.transport.tickets_api import TicketsApi
 from antiphon.transport.usage_api import UsageApi
@@ -36,6 +44,8 @@ from antiphon.transport.websocket import ResponsesSocket
 log = structlog.get_logger(__name__)
 
 _PAGES = Path(__file__).parent.parent / "pages"
+_NAMED_PAGES = {"ops": "ops.html"}
+"""Pages with an address of their own; the chat is the index."""
 _PAGE_HEADERS = {
     "content-security-policy": "default-src 'self'; script-src 'self'; style-src 'self'; img-src 'self' data:; "
     "connect-src 'self'; frame-ancestors 'none'; base-uri 'none'; form-action 'none'",
@@ -46,9 +56,6 @@ _PAGE_HEADERS = {
     "x-frame-options": "DENY",
     "cache-control": "no-cache",
 }
-
-Models = Callable[[], Awaitable[list[dict[str, Any]]]]
-Ready = Callable[[], Awaitable[str]]
 
 
 class _Pages(StaticFiles):
@@ -61,9 +68,14 @@ class _Pages(StaticFiles):
         await super().__call__(scope, receive, send)
 
     async def get_response(self, path: str, scope: MutableMapping[str, Any]) -> Response:
-        if scope["method"] not in ("GET", "HEAD") and not self._has(path):
+        name = _NAMED_PAGES.get(path, path)
+        if scope["method"] not in ("GET", "HEAD") and not self._has(name):
             raise HTTPException(404)
-        response = await super().get_response(path, scope)
+        if name != path and scope["path"].endswith("/"):
+            # Its links are relative to where it stands.
+            response: Response = RedirectResponse(f"../{path}")
+        else:
+            response = await super().get_response(name, scope)
         response.headers.update(_PAGE_HEADERS)
         return response
 
@@ -74,29 +86,16 @@ class _Pages(StaticFiles):
             return False
 
 
-def build_asgi(engine: Engine, hub: Hub, authenticator: Authenticator, models: Models, ready: Ready) -> Starlette:
-    """models: all that can be named. ready: what /ready says, `ready` or why not."""
-
-    async def open_models(request: Request) -> list[dict[str, Any]]:
-        principal = request.state.principal
-        return [model for model in await models() if engine.models.may_use(principal.tenant, model["id"])]
-
-    async def list_models(request: Request) -> Response:
-        return Json({"object": "list", "data": await open_models(request)})
-
-    async def one_model(request: Request) -> Response:
-        name = request.path_params["model"]
-        for model in await open_models(request):
-            if model["id"] == name:
-                return Json(model)
-        raise RequestError(f"The model '{name[:80]}' does not exist.", code="model_not_found", param="model")
-
-    async def health(request: Request) -> Response:
-        return Json({"status": "ok"})
-
-    async def readiness(request: Request) -> Response:
-        state = await ready()
-        return Json({"status": state}, status_code=200 if state == "ready" else 503)
+def build_asgi(
+    engine: Engine,
+    hub: Hub,
+    authenticator: Authenticator,
+    models: Models,
+    ready: Ready,
+    status: Status,
+    metrics: MetricsApi,
+) -> Starlette:
+    """models: all that can be named. ready: what /ready says."""
 
     limits = engine.settings.door_limits
     rates = Rates(limits, engine.clock)
@@ -107,17 +106,27 @@ def build_asgi(engine: Engine, hub: Hub, authenticator: Authenticator, models: M
             *ResponsesApi(engine, authenticator).routes(),
             *HeldApi(engine).routes(),
             *SteerApi(engine).routes(),
+            *RunsApi(engine, authenticator).routes(),
+            *ConversationsApi(engine).routes(),
             *AgentsApi(engine).routes(),
             *AdminApi(engine.accounts, engine.settings.limits).routes(),
             *UsageApi(engine.accounts, engine.clock).routes(),
             *TicketsApi(authenticator, engine.settings.limits).routes(),
-            Route("/v1/models", list_models, methods=["GET"]),
-            Route("/v1/models/{model:path}", one_model, methods=["GET"]),
-            Route("/health", health, methods=["GET"]),
-            Route("/ready", readiness, methods=["GET"]),
+            *MeApi().routes(),
+            *ModelsApi(models, engine.models).routes(),
+            *StatusApi(status).routes(),
+            *HealthApi(ready).routes(),
+            *metrics.routes(),
         ],
         middleware=[
-            Middleware(Door, settings=engine.settings, authenticator=authenticator, rates=rates, places=places)
+            Middleware(
+                Door,
+                settings=engine.settings,
+                authenticator=authenticator,
+                rates=rates,
+                places=places,
+                counts=engine.counts,
+            )
         ],
         exception_handlers={
             AntiphonError: _antiphon_error,
@@ -128,11 +137,13 @@ def build_asgi(engine: Engine, hub: Hub, authenticator: Authenticator, models: M
     # Not a Mount: that would match every path, and a wrong method on one of ours would be an unknown page.
     app.router.default = _Pages(directory=_PAGES, html=True)
     app.router.redirect_slashes = False
+    app.state.counts = engine.counts
     return app
 
 
 async def _antiphon_error(request: Request, error: Exception) -> Response:
     assert isinstance(error, AntiphonError)
+    request.app.state.counts.refuse("http", error.code)
     return error_response(error)
 
 

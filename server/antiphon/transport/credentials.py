@@ -12,8 +12,8 @@ from antiphon.ports import Credentials
 _BEARER = "bearer "
 
 
-def credentials_of(scope: Scope, headers: Mapping[str, str]) -> Credentials:
-    """headers: by lower-case name. A ticket that is given twice is none that counts."""
+def credentials_of(scope: Scope, headers: Mapping[str, str], address: str) -> Credentials:
+    """headers: by lower-case name. address: of the client. A ticket that is given twice is none that counts."""
     given = headers.get("authorization", "")
     bearer = given[len(_BEARER) :].strip() if given[: len(_BEARER)].lower() == _BEARER else None
     ticket = None
@@ -22,7 +22,7 @@ def credentials_of(scope: Scope, headers: Mapping[str, str]) -> Credentials:
         if "ticket" in query:
             ticket = ",".join(query["ticket"])
     origin = headers.get("origin")
-    return Credentials(bearer, ticket, origin.lower() if origin is not None else None)
+    return Credentials(bearer, ticket, origin.lower() if origin is not None else None, address)
 
 
 def shows_nothing(credentials: Credentials) -> bool:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+from functools import partial
 
 import orjson
 from starlette.requests import Request
@@ -67,6 +68,7 @@ class ResponsesApi:
             idempotency_key=_idempotency_key(request) or create.idempotency_key,
             caller_token=request.headers.get(_UPSTREAM_TOKEN) or create.antiphon.upstream_authorization,
             instance=caller.instance,
+            traceparent=request.headers.get("traceparent") or create.traceparent,
         )
         started = await self._engine.service.start(command, principal_of(request))
         if create.stream:
@@ -92,11 +94,15 @@ class ResponsesApi:
         after, epoch = _cursor(request)
         plan = await self._engine.directory.plan(source, after, epoch)
         if plan.mode == "snapshot":
+            self._engine.counts.attach("sse", plan.mode, 0)
             expired = CursorError(
                 "Events after this position are gone; here is the response as it stands.",
                 extra={"epoch": source.log.epochs.current, "head": plan.after},
             )
             return error_response(expired, response=orjson.Fragment(source.response))
+        self._engine.counts.attach("sse", plan.mode, source.log.shown - plan.after)
+        if self._engine.tracing is not None:
+            self._engine.tracing.attached(response_id, "sse", plan.mode, request.headers.get("traceparent"))
         return self._stream(source, plan.after, caller_of(request, self._engine.ids), principal_of(request))
 
     async def cancel(self, request: Request) -> Response:
@@ -134,23 +140,28 @@ class ResponsesApi:
     async def _whole(self, started: Started, request: Request, caller: Participant) -> Response:
         """Wait for the end and answer with the response. A client that leaves only stops listening.
 
-        Where this process stops before that, the answer is the response as it stands.
+        Where this process stops before that, the answer is the response as it stands. Where the credential ends
+        before that, the run goes on and its caller hears no more of it. Raises Unauthorized.
         """
         run = started.run or await self._engine.directory.find(started.response_id, principal_of(request))
         if run is None:
             return await self._stored(started.response_id, principal_of(request))
         self._engine.company.listened(run)
         self._engine.company.joined(run, caller, creator=True)
-        done = asyncio.ensure_future(_until_ended(run))
-        left = asyncio.ensure_future(run.left.wait())
-        gone = asyncio.ensure_future(_disconnected(request))
+        over = asyncio.Event()
+        end_watch = self._authenticator.watch(principal_of(request), lambda why: over.set())
+        ends = (_until_ended(run), run.left.wait(), _disconnected(request), over.wait())
+        tasks = [asyncio.ensure_future(end) for end in ends]
         try:
-            await asyncio.wait((done, left, gone), return_when=asyncio.FIRST_COMPLETED)
+            await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
         finally:
-            for task in (done, left, gone):
+            end_watch()
+            for task in tasks:
                 task.cancel()
             self._engine.company.unlistened(run)
             self._engine.company.left(run, caller.connection)
+        if over.is_set() and not run.log.ended:
+            self._authenticator.check(principal_of(request))
         if isinstance(run, Run) and (run.outcome is not None or not run.log.ended):
             return _final(run)
         if run.stored and run.log.ended:
@@ -181,7 +192,8 @@ class ResponsesApi:
 
         chunks = follow(source.log, self._engine.journal, after, timeouts.keepalive_s)
         left = run.left if run is not None else asyncio.Event()
-        return EventStream(chunks, closed, timeouts.stalled_socket_s, (left, over))
+        evicted = partial(self._engine.counts.evict, "sse")
+        return EventStream(chunks, closed, timeouts.stalled_socket_s, (left, over), evicted)
 
 
 async def _until_ended(run: Followed) -> None:

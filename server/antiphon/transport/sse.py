@@ -76,7 +76,7 @@ class EventStream(Response):
     """Sends chunks until they end, the client leaves, or it takes nothing for `stalled_s`.
 
     on_close is called exactly once, however it ended. cuts: when one of them is set, no more chunks come from this
-    process; the body ends without the end marker.
+    process; the body ends without the end marker. on_stalled: called if the client took nothing.
     """
 
     media_type = "text/event-stream"
@@ -87,6 +87,7 @@ class EventStream(Response):
         on_close: Callable[[], None],
         stalled_s: float,
         cuts: Sequence[asyncio.Event],
+        on_stalled: Callable[[], None] = lambda: None,
     ) -> None:
         super().__init__(headers={"cache-control": "no-store", "x-accel-buffering": "no"})
         del self.headers["content-length"]
@@ -94,6 +95,7 @@ class EventStream(Response):
         self._on_close = on_close
         self._stalled_s = stalled_s
         self._cuts = cuts
+        self._on_stalled = on_stalled
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         try:
@@ -124,6 +126,7 @@ class EventStream(Response):
                     await send({"type": "http.response.body", "body": chunk, "more_body": True})
         except TimeoutError:
             log.info("sse_stalled")
+            self._on_stalled()
             return  # without its end the server cuts the connection, and the client knows that it was broken off
         await send({"type": "http.response.body", "body": b"", "more_body": False})
 

@@ -3,15 +3,19 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import MutableMapping
+from typing import Any
 
 from starlette.types import Receive, Scope, Send
 
 from antiphon.core.principal import Principal
-from antiphon.errors import Draining, RequestError
+from antiphon.errors import AntiphonError, Draining, RequestError
+from antiphon.ops.counts import NO_STATUS
 from antiphon.ports import Authenticator
 from antiphon.runs.engine import Engine
 from antiphon.session.caller import Caller
 from antiphon.session.connection import Connection
+from antiphon.session.connection import Receive as NextMessage
 from antiphon.session.entrance import FIRST_FRAME_BYTES, Entrance
 from antiphon.session.hub import Hub
 from antiphon.session.rates import Rates
@@ -34,9 +38,9 @@ class ResponsesSocket:
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if self._engine.service.draining:
-            draining = Draining("The server is shutting down.")
-            await turn_away(scope, draining, receive, send)
+            await self._turn_away(Draining("The server is shutting down."), scope, receive, send)
             return
+        receive = self._counting(receive)
         principal: Principal | None = scope["state"].get("principal")
         if principal is not None:
             await self._accept(scope, receive, send)
@@ -45,17 +49,37 @@ class ResponsesSocket:
         try:
             self._entrance.claim()
         except RequestError as error:
-            await turn_away(scope, error, receive, send)
+            await self._turn_away(error, scope, receive, send)
             return
         await self._let_in(scope, receive, send)
+
+    async def _turn_away(self, error: AntiphonError, scope: Scope, receive: Receive, send: Send) -> None:
+        self._engine.counts.refuse("door", error.code)
+        await turn_away(scope, error, receive, send)
+
+    def _counting(self, receive: Receive) -> Receive:
+        """The same messages; the first that says that the socket is over is counted with its code."""
+        is_over = False
+
+        async def counted() -> MutableMapping[str, Any]:
+            nonlocal is_over
+            message = await receive()
+            if message["type"] == "websocket.disconnect" and not is_over:
+                is_over = True
+                self._engine.counts.close(message.get("code") or NO_STATUS)
+            return message
+
+        return counted
 
     async def _let_in(self, scope: Scope, receive: Receive, send: Send) -> None:
         """A socket with a place at the entrance: its first frame brings credentials, or it goes."""
         try:
             socket = await self._accept(scope, receive, send)
             most = socket.limit_messages(FIRST_FRAME_BYTES)
-            admit = scope["state"]["on_authenticated"]
-            entered = await self._entrance.enter(socket, _messages(receive), _origin(scope), admit)
+            state = scope["state"]
+            entered = await self._entrance.enter(
+                socket, _messages(receive), _origin(scope), state["address"], state["on_authenticated"]
+            )
             if entered is None:
                 socket.cut_off(_TURNED_OUT_S)
                 await _until_gone(socket, receive)
@@ -86,6 +110,7 @@ class ResponsesSocket:
             engine.clock,
             notice_s=engine.settings.identity.expiry_notice_s,
             origin=_origin(scope),
+            address=scope["state"]["address"],
         )
         messages, pace = _messages(receive, again), self._rates.socket(principal)
         connection = Connection(engine, caller, socket, messages, pace)
@@ -119,7 +144,7 @@ async def _until_gone(socket: FastWebSocketProtocol, receive: Receive) -> None:
             return
 
 
-def _messages(receive: Receive, again: str | None = None):  # type: ignore[no-untyped-def]
+def _messages(receive: Receive, again: str | None = None) -> NextMessage:
     """The next message of the socket, None when it is over. again: comes before all others."""
 
     async def next_message() -> str | bytes | None:

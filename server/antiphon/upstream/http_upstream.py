@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import os
 from abc import ABC, abstractmethod
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator, Mapping, Sequence
 from typing import Any, Protocol
 
 import httpx2
@@ -97,7 +97,7 @@ class HttpUpstream(ABC):
 
     async def _exchange(self, call: ModelCall, body: bytes, reader: Reader) -> AsyncIterator[Sequence[bytes]]:
         """Send `body` and give what `reader` makes of the answer. Raises UpstreamError."""
-        response = await self._send(self._request("POST", self._url, call.caller_token, body))
+        response = await self._send(self._request("POST", self._url, call.caller_token, body, call.trace))
         answer = _body(response)
         try:
             await self._check_status(response, call.caller_token)
@@ -149,12 +149,15 @@ class HttpUpstream(ABC):
         await asyncio.gather(*self._lingering, return_exceptions=True)
         await self._transport.aclose()
 
-    def _request(self, method: str, url: httpx2.URL, token: str | None, body: bytes) -> httpx2.Request:
+    def _request(
+        self, method: str, url: httpx2.URL, token: str | None, body: bytes, trace: Mapping[str, str] | None = None
+    ) -> httpx2.Request:
         # A full set of our own headers: nothing of the caller's request goes to the upstream.
         headers = {
             "accept": "text/event-stream" if method == "POST" else "application/json",
             "accept-encoding": "identity",
             "user-agent": f"antiphon/{__version__}",
+            **(trace or {}),
         }
         if method == "POST":
             headers["content-type"] = "application/json"

@@ -6,32 +6,19 @@ import asyncio
 import math
 import random
 from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
-from dataclasses import dataclass
 
 import structlog
 
-from antiphon.core.breaker import BreakerState, CircuitBreaker
+from antiphon.core.breaker import CircuitBreaker
+from antiphon.core.durations import Durations
 from antiphon.core.retry import RetryPolicy
 from antiphon.errors import UpstreamError
 from antiphon.ports import Clock, ModelCall, Upstream
 from antiphon.settings.upstream import BreakerSettings, RetrySettings
 from antiphon.upstream.output import OpenAnswer, failure_in, has_ended, open_answer
+from antiphon.upstream.state import UpstreamState
 
 log = structlog.get_logger(__name__)
-
-
-@dataclass(frozen=True, slots=True)
-class UpstreamState:
-    """How an upstream does. failures: in a row. opened_until: Unix seconds, None while the breaker is closed.
-
-    retries: calls that were made again since the start of the server.
-    """
-
-    name: str
-    breaker: BreakerState
-    failures: int
-    opened_until: float | None
-    retries: int
 
 
 class ResilientUpstream:
@@ -60,27 +47,29 @@ class ResilientUpstream:
         self._clock = clock
         self._sleep = sleep
         self._chance = chance
-        self._retries = 0
+        self._calls = self._retries = self._failures = self._opened = 0
+        self._first_output, self._whole = Durations(), Durations()
 
     async def stream(self, call: ModelCall) -> AsyncIterator[Sequence[bytes]]:
         """See the port. The first batch holds output: what an upstream says before is held back until then.
 
         Raises UpstreamError, `upstream_unavailable` without asking while the breaker is open.
         """
+        begun = self._clock.monotonic()
         answer, permit = await self._open(call)
-        last = answer.first
+        last, last_at = answer.first, self._clock.monotonic()
         try:
             yield last
             async for batch in answer.rest:
-                last = batch
+                last, last_at = batch, self._clock.monotonic()
                 yield batch
-            self._ended(permit, last, call)
+            self._ended(permit, last, call, last_at - begun)
         except UpstreamError as error:
             self._judge(permit, error)
             raise
         except BaseException:  # closed, cancelled
             if has_ended(last):
-                self._ended(permit, last, call)
+                self._ended(permit, last, call, last_at - begun)
             self._breaker.released(permit)
             raise
         finally:
@@ -99,7 +88,18 @@ class ResilientUpstream:
         breaker, now = self._breaker, self._clock.monotonic()
         until = breaker.opened_until
         opened_until = None if until is None else self._clock.now() + until - now
-        return UpstreamState(self.name, breaker.state(now), breaker.failures, opened_until, self._retries)
+        return UpstreamState(
+            name=self.name,
+            breaker=breaker.state(now),
+            failures=breaker.failures,
+            opened_until=opened_until,
+            retries=self._retries,
+            calls=self._calls,
+            failed=self._failures,
+            opened=self._opened,
+            first_output=self._first_output,
+            whole=self._whole,
+        )
 
     async def _open(self, call: ModelCall) -> tuple[OpenAnswer, int]:
         attempt = 1
@@ -126,6 +126,8 @@ class ResilientUpstream:
         permit = self._breaker.admit(self._clock.monotonic())
         if permit is None:
             raise self._left_alone()
+        self._calls += 1
+        begun = self._clock.monotonic()
         try:
             answer = await open_answer(self._upstream, call)
         except UpstreamError as error:
@@ -134,6 +136,7 @@ class ResilientUpstream:
         except BaseException:
             self._breaker.released(permit)
             raise
+        self._first_output.add(self._clock.monotonic() - begun)
         # Users must not wait for the whole of a long answer until the breaker closes.
         self._answered(permit)
         return answer, permit
@@ -143,8 +146,9 @@ class ResilientUpstream:
             return None
         return self._policy.wait_s(attempt, error, now=self._clock.now(), chance=self._chance())
 
-    def _ended(self, permit: int, last: Sequence[bytes], call: ModelCall) -> None:
-        """The stream is over; `last` is its last batch."""
+    def _ended(self, permit: int, last: Sequence[bytes], call: ModelCall, took_s: float) -> None:
+        """The stream is over; `last` is its last batch, and `took_s` the time until it came."""
+        self._whole.add(took_s)
         if not has_ended(last):
             self._failed(permit, "upstream_error")
         elif (error := failure_in(last, self.name, call)) is not None:
@@ -165,10 +169,12 @@ class ResilientUpstream:
             log.info("upstream_breaker_closed", upstream=self.name)
 
     def _failed(self, permit: int, code: str) -> None:
+        self._failures += 1
         before = self._breaker.opened_until
         now = self._clock.monotonic()
         self._breaker.failed(permit, now)
         if self._breaker.opened_until != before:
+            self._opened += 1
             open_s = round(self._breaker.retry_after_s(now), 3)
             log.warning("upstream_breaker_opened", upstream=self.name, open_s=open_s, code=code)
 

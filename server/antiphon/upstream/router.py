@@ -10,7 +10,8 @@ from antiphon.errors import RequestError, StartupError, UpstreamError
 from antiphon.ports import Clock, Upstream
 from antiphon.settings.upstream import UpstreamSettings
 from antiphon.upstream.fallback import FallbackUpstream
-from antiphon.upstream.resilient import ResilientUpstream, UpstreamState
+from antiphon.upstream.resilient import ResilientUpstream
+from antiphon.upstream.state import UpstreamState
 
 _FRESH_S = 60.0
 """How long a list of /models is believed."""

@@ -1,6 +1,6 @@
-"""Reads events as JSON lines on stdin and holds each to openai-python's typed union, strictly.
+"""Reads events as JSON lines and holds each to openai-python's typed union, strictly.
 
-Argument: `websocket` or `sse`, which union. Prints `{"count": N, "faults": [...]}`.
+Arguments: `websocket` or `sse`, which union, and the file with the events. Prints `{"count": N, "faults": [...]}`.
 """
 
 from __future__ import annotations
@@ -35,7 +35,8 @@ def fault(event: dict[str, Any], known: dict[str, TypeAdapter[Any]]) -> list[str
 
 def main() -> None:
     known = adapters(UNIONS[sys.argv[1]])
-    events = [json.loads(line) for line in sys.stdin]
+    with open(sys.argv[2], encoding="utf-8") as lines:
+        events = [json.loads(line) for line in lines]
     found = [(number, event.get("type"), fault(event, known)) for number, event in enumerate(events)]
     faults = [{"line": n, "type": kind, "errors": errors[:20]} for n, kind, errors in found if errors]
     print(json.dumps({"count": len(events), "faults": faults}))

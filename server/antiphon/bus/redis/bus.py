@@ -85,6 +85,10 @@ class RedisBus:
         return self._lease.held
 
     @property
+    def lease_left_s(self) -> float | None:
+        return self._lease.left_s
+
+    @property
     def publish_command(self) -> Literal["SPUBLISH", "PUBLISH"]:
         """For a channel with a hash tag."""
         return self._connections.publish_command

@@ -15,6 +15,9 @@ RELEASED = f"{PREFIX}:released"
 ENDED = f"{PREFIX}:ended"
 """Sorted set: ids of ended runs whose logs are to be moved to the store, by the time of their end in ms."""
 
+FEEDS = f"{PREFIX}:feeds"
+"""Sorted set: the tenants that have a feed, by when a node last said so in ms."""
+
 
 def run_meta(run_id: str) -> str:
     """Hash: owner, fence, head and state of a run."""
@@ -49,6 +52,11 @@ def node_runs(node: str) -> str:
 def lifecycle_channel(tenant: str) -> str:
     """Public channel: what happens to the runs of a tenant, for anybody's SUBSCRIBE."""
     return f"{PREFIX}:{tenant}:lifecycle"
+
+
+def progress_channel(tenant: str) -> str:
+    """Public channel: how far the runs of a tenant have come."""
+    return f"{PREFIX}:{tenant}:progress"
 
 
 def feed(tenant: str) -> str:

@@ -51,7 +51,7 @@ class Admission:
         decide([policy(ask) for policy in self.policies])
         at = self._clock.now()
         if warm_up:
-            return self._reservation(_nothing(principal, run_id, at), None)
+            return self._reservation(_nothing(principal.tenant, run_id, at), None)
         claim = self._limits.claim(principal, run_id, agent, at)
         most = self._limits.quota(principal.tenant, principal.tier).journal_bytes
         if most is not None:
@@ -70,12 +70,16 @@ class Admission:
         try:
             claim = self._limits.claim(principal, run_id, agent, at)
         except RequestError:  # its tier is no longer there; it was when the run began
-            claim = _nothing(principal, run_id, at)
+            claim = _nothing(principal.tenant, run_id, at)
         if not claim.is_free:
             self._ledger.hold(principal.tenant, run_id)
         reservation = self._reservation(claim, None)
         reservation.commit()
         return reservation
+
+    def ended(self, tenant: str, run_id: str) -> None:
+        """A run whose process is gone has ended without going on: its slot is free."""
+        self._ledger.end(_nothing(tenant, run_id, self._clock.now()))
 
     def check_agents(self, principal: Principal, count: int) -> None:
         """Whether the tenant, which has `count` agents of its own, may have one more. Raises RequestError."""
@@ -107,5 +111,5 @@ def may_start(ask: Ask) -> Ballot:
     return RequestError("This key may watch runs but not start them.", code="forbidden", headers=dict(FINAL))
 
 
-def _nothing(principal: Principal, run_id: str, at: float) -> Claim:
-    return Claim(principal.tenant, run_id, (), (), None, at)
+def _nothing(tenant: str, run_id: str, at: float) -> Claim:
+    return Claim(tenant, run_id, (), (), None, at)

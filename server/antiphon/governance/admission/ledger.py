@@ -13,8 +13,8 @@ from antiphon.governance.admission.limits import Claim
 class Ledger(Protocol):
     """Counters, and the slots of runs that are going on. What does not wait never raises.
 
-    A claim that `is_free` needs no ledger and is never given to one. on_alert: called when a budget reaches 80 %,
-    once per budget, tenant and period.
+    A claim that `is_free` needs no ledger and is given to none, but to `end` where a run may have had a slot.
+    on_alert: called when a budget reaches 80 %, once per budget, tenant and period.
     """
 
     on_alert: Callable[[BudgetAlert], None]

@@ -54,12 +54,16 @@ class Limits:
 
     def quota(self, tenant: str, tier: str) -> Quota:
         """Raises RequestError `forbidden` for a tier that does not exist: it must not count as unlimited."""
-        found = self._tiers.get(tier.lower())
+        found = self._tier(tenant, tier)
         if found is None:
             message = "The tier of this key does not exist here."
             raise RequestError(message, code="forbidden", headers=FINAL)
-        own = self._own.get(tenant)
-        return found.changed(own) if own else found
+        return found
+
+    def _tier(self, tenant: str, tier: str) -> Quota | None:
+        """With what the tenant has of its own; None for a tier that does not exist."""
+        found, own = self._tiers.get(tier.lower()), self._own.get(tenant)
+        return found.changed(own) if found is not None and own else found
 
     def budgets(self, tenant: str, principal: str, agent: str | None) -> Sequence[Budget]:
         """Those a run falls under."""
@@ -82,17 +86,21 @@ class Limits:
         return Claim(principal.tenant, run_id, tuple(checks), takes, quota.concurrent_runs, at)
 
     def checks_of_call(self, tenant: str, tier: str, principal: str, agent: str | None, at: float) -> list[Check]:
-        """What has to hold before each call of a model. Raises RequestError `forbidden`."""
-        checks = token_checks(self.quota(tenant, tier), at)
+        """What has to hold before each call of a model.
+
+        Of a run whose tier is no longer there, and was when it began, only the budgets.
+        """
+        quota = self._tier(tenant, tier)
+        checks = token_checks(quota, at) if quota is not None else []
         for budget in self.budgets(tenant, principal, agent):
             checks += budget.checks(at)
         return checks
 
     def spendings(self, spender: Spender, at: float, tokens: int, cost_nano: int | None) -> list[Spending]:
-        """What a call of a model adds to counters. Raises RequestError `forbidden`."""
+        """What a call of a model adds to counters."""
         budgets = self.budgets(spender.tenant, spender.principal, spender.agent)
         found = spendings(budgets, at, tokens, cost_nano)
-        if found or self.quota(spender.tenant, spender.tier) != Quota():
+        if found or self._tier(spender.tenant, spender.tier) != Quota():
             found.append(Spending(tokens_counter(at), tokens))
         return found
 

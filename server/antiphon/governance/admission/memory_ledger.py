@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+import itertools
+from collections import OrderedDict
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 
@@ -11,6 +13,9 @@ from antiphon.core.periods import start_of
 from antiphon.core.quotas import Check, refuse_slot
 from antiphon.governance.admission.limits import Claim, Limits
 from antiphon.governance.usage.write_behind import WriteBehind
+
+_TENANTS = 10_000
+"""Whose counters are remembered while they do nothing. Those of others are made from the rows when they return."""
 
 
 @dataclass(slots=True)
@@ -34,7 +39,8 @@ class MemoryLedger:
     def __init__(self, limits: Limits, rows: WriteBehind) -> None:
         self._limits = limits
         self._rows = rows
-        self._tallies: dict[str, _Tally] = {}
+        self._tallies: OrderedDict[str, _Tally] = OrderedDict()
+        """The tenants that were asked for last stand last."""
         self._slots: dict[str, set[str]] = {}
         self._tenant_of: dict[str, str] = {}
         """By run that has a slot."""
@@ -112,10 +118,25 @@ class MemoryLedger:
         month = start_of("month", at)
         tally = self._tallies.get(tenant)
         if tally is None or tally.month < month:
+            self._forget_idle()
             tally = self._tallies[tenant] = self._begin(tenant, month, at)
+        self._tallies.move_to_end(tenant)
         if tally.counting is not None:
             await asyncio.shield(tally.counting)
         return tally
+
+    def _forget_idle(self) -> None:
+        """Make room. A tenant with a slot stays: what it has reserved is in no row yet."""
+        over = len(self._tallies) - _TENANTS
+        if over < 0:
+            return
+        idle = (
+            tenant
+            for tenant, tally in self._tallies.items()
+            if tenant not in self._slots and tally.counting is None
+        )
+        for tenant in list(itertools.islice(idle, over + 1)):
+            del self._tallies[tenant]
 
     def _begin(self, tenant: str, month: int, at: float) -> _Tally:
         """What happens from this moment on is added here, what happened before is in the rows."""

@@ -108,11 +108,12 @@ class RedisLedger:
     def spend(self, spender: Spender, step: str, spendings: Sequence[Spending], at: float) -> None:
         taken: asyncio.Future[None] = asyncio.get_running_loop().create_future()
 
-        def answered(before: list[int]) -> None:
-            taken.set_result(None)
+        def answered(before: list[int] | None) -> None:
+            if not taken.done():
+                taken.set_result(None)
             if self._spending.get(spender.tenant) is taken:
                 del self._spending[spender.tenant]
-            for spending, was in zip(spendings, before, strict=False):  # nothing comes for a repeat
+            for spending, was in zip(spendings, before or (), strict=False):  # nothing comes for a repeat
                 alert = spending.alert(spender, was)
                 if alert is not None:
                     self.on_alert(alert)

@@ -42,9 +42,10 @@ class Outbox:
         self._task = asyncio.get_running_loop().create_task(self._run(), name="admission outbox")
 
     def add(self, call: Call, answered: Answered | None = None) -> None:
-        """Send a script soon. answered: called with its reply."""
+        """Send a script soon. answered: called once with its reply, None where there is none."""
         if len(self._calls) >= _MAX_CALLS:
-            self._calls.popleft()
+            _, unheard = self._calls.popleft()
+            self._answer(unheard, None)
             self.lost += 1
             if self.lost == 1:
                 log.error("admission_changes_lost")
@@ -79,16 +80,17 @@ class Outbox:
                 except BusError:
                     await asyncio.sleep(_RETRY_S)
                     continue
-                for (_, answered), reply in zip(batch, replies, strict=True):
-                    self._answer(answered, reply)
-                for _ in batch:
-                    self._calls.popleft()
+                for one, reply in zip(batch, replies, strict=True):
+                    if self._calls and self._calls[0] is one:  # else it was lost while it was on its way
+                        self._calls.popleft()
+                    self._answer(one[1], reply)
             self._idle.set()
 
     def _answer(self, answered: Answered | None, reply: Any) -> None:
         if isinstance(reply, Exception):
             log.error("admission_change_refused", error=str(reply))
-        elif answered is not None:
+            reply = None
+        if answered is not None:
             try:
                 answered(reply)
             except Exception:

@@ -10,8 +10,8 @@ import structlog
 
 from antiphon.bus.tasks import end_tasks
 from antiphon.core.principal import Principal
-from antiphon.core.quotas import Ask, Ballot
-from antiphon.errors import BusError, StorageError
+from antiphon.core.quotas import FINAL, Ask, Ballot
+from antiphon.errors import BusError, RequestError, StorageError
 from antiphon.governance.admission.refusals import refuse_held
 from antiphon.governance.audit import Audit
 from antiphon.ports import Bus
@@ -65,16 +65,24 @@ class Standing:
         return tenant in self._held
 
     @property
+    def held_tenants(self) -> frozenset[str]:
+        """The tenants that are paused."""
+        return frozenset(self._held) - {EVERYBODY}
+
+    @property
     def stopped(self) -> bool:
         """Whether there is an emergency stop."""
         return EVERYBODY in self._held
 
     async def pause(self, principal: Principal, tenant: str, *, cancel: bool = False) -> None:
-        """Nothing of the tenant is started any more. cancel: what runs ends. Raises StorageError."""
+        """Nothing of the tenant is started any more. cancel: what runs ends.
+
+        Raises RequestError `forbidden` for what an admin has paused and others want to change, StorageError.
+        """
         await self._change(principal, "tenant.pause", tenant, held=True, cancel=cancel)
 
     async def resume(self, principal: Principal, tenant: str) -> None:
-        """End of `pause`. Raises StorageError."""
+        """End of `pause`. Raises as it does."""
         await self._change(principal, "tenant.resume", tenant, held=False)
 
     async def stop(self, principal: Principal, *, cancel: bool = False) -> None:
@@ -107,8 +115,16 @@ class Standing:
     async def _change(
         self, principal: Principal, action: str, scope: str, *, held: bool, cancel: bool = False
     ) -> None:
+        await self.read()
+        by_admin, known = principal.at_least("admin"), self._held.get(scope)
+        if known is not None and known.by_admin and not by_admin:
+            raise RequestError(
+                "An administrator has paused this tenant, and only one can change that.",
+                code="forbidden",
+                headers=dict(FINAL),
+            )
         target = "server" if scope == EVERYBODY else f"tenant:{scope}"
-        work = standing.change(scope, held=held, cancel=cancel)
+        work = standing.change(scope, held=held, cancel=cancel, by_admin=by_admin)
         await self._audit.record_with(principal, action, target, {"cancel": cancel}, work)
         await self.read()  # with what others changed before, in the order of the revisions
         if not self._bus.alone:

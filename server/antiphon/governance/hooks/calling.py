@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import asyncio
+import inspect
 import traceback
+from collections import Counter
 from collections.abc import Awaitable, Coroutine
 from dataclasses import dataclass
 from pathlib import Path
@@ -17,6 +19,8 @@ log = structlog.get_logger(__name__)
 
 T = TypeVar("T")
 
+_LEFT_BEHIND = 100
+"""Calls of one extension that were given up and have not ended: more of them are not begun."""
 _CANCEL_S = 1.0
 """How long a cancelled call may take to notice."""
 
@@ -42,6 +46,8 @@ class Calls:
 
     def __init__(self) -> None:
         self._tasks: set[asyncio.Task[Any]] = set()
+        self._left_behind: Counter[str] = Counter()
+        """By name; those that were given up and go on all the same."""
 
     def start(self, work: Coroutine[Any, Any, T], name: str) -> asyncio.Task[T]:
         """Run something that nobody waits for; its exception is logged."""
@@ -50,22 +56,33 @@ class Calls:
         return task
 
     async def within(self, work: Awaitable[T], timeout_s: float, name: str) -> T:
-        """The result of a call. A call that does not hear its cancellation is left behind.
+        """The result of a call. One that does not hear its cancellation is left behind. name: of what is called.
 
-        Raises TimeoutError, and whatever the call raises, but nothing that would end the process.
+        Raises TimeoutError, also where too many of this name were left behind, and whatever the call raises, but
+        nothing that would end the process.
         """
+        if self.too_many_left(name):
+            if inspect.iscoroutine(work):
+                work.close()
+            raise TimeoutError
         task = self._keep(_contained(work), name)
         try:
             done, _ = await asyncio.wait([task], timeout=timeout_s)
         except asyncio.CancelledError:
-            self._give_up(task)
+            task.add_done_callback(_log_failure)
+            self.give_up(task)
             raise
         if not done:
-            self._give_up(task)
+            task.add_done_callback(_log_failure)
+            self.give_up(task)
             raise TimeoutError
         if task.cancelled():
             raise HookError("An extension of this server was cancelled from inside.")
         return task.result()
+
+    def too_many_left(self, name: str) -> bool:
+        """Whether so many calls of this name were given up and have not ended that no further one is wise."""
+        return self._left_behind[name] >= _LEFT_BEHIND
 
     def _keep(self, work: Coroutine[Any, Any, T], name: str) -> asyncio.Task[T]:
         task = asyncio.get_running_loop().create_task(work, name=name)
@@ -73,9 +90,16 @@ class Calls:
         task.add_done_callback(self._tasks.discard)
         return task
 
-    def _give_up(self, task: asyncio.Task[Any]) -> None:
+    def give_up(self, task: asyncio.Task[Any]) -> None:
+        """Cancel one that is kept here. It may go on all the same, and is counted if it does."""
         task.cancel()
-        task.add_done_callback(_log_failure)
+        asyncio.get_running_loop().call_later(_CANCEL_S, self._look_behind, task)
+
+    def _look_behind(self, task: asyncio.Task[Any]) -> None:
+        if not task.done():
+            name = task.get_name()
+            self._left_behind[name] += 1
+            task.add_done_callback(lambda _: self._left_behind.subtract([name]))
 
     async def drain(self, within_s: float) -> int:
         """Let everything end, also what begins meanwhile; cancel what has not. Gives how many had to be."""
@@ -99,6 +123,13 @@ def _log_failure(task: asyncio.Task[Any]) -> None:
 async def _contained(work: Awaitable[T]) -> T:
     try:
         return await work
-    except SystemExit as error:
-        # Left alone it would end the whole server.
+    except BaseException as error:
+        if not ends_the_process(error):
+            raise
+        # Left alone it would end the whole server, or at least the run's task.
         raise HookError("An extension of this server tried to end the process.") from error
+
+
+def ends_the_process(error: BaseException) -> bool:
+    """Whether nobody who handles exceptions would catch it: SystemExit and others of its kind."""
+    return not isinstance(error, (Exception, asyncio.CancelledError, GeneratorExit))

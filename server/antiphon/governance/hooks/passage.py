@@ -15,12 +15,14 @@ from typing import Any
 import structlog
 
 from antiphon.errors import AntiphonError, Deny, HookError
-from antiphon.governance.hooks.calling import Calls, place_of
+from antiphon.governance.hooks.calling import Calls, ends_the_process, place_of
 from antiphon.governance.hooks.dispatch import Subscription
 from antiphon.governance.hooks.rewriting import Rewrite, checked_reply
 from antiphon.hooks import Reply, RunOutcome, RunRequest
 
 log = structlog.get_logger(__name__)
+
+_NAME = "middlewares"
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,7 +68,9 @@ class Passage:
         loop = asyncio.get_running_loop()
         self._decided: asyncio.Future[None] = loop.create_future()
         self._ended: asyncio.Future[RunOutcome] = loop.create_future()
-        self._task = self._calls.start(self._walk(), f"middleware {self.request.run_id}")
+        if self._calls.too_many_left(_NAME):
+            raise HookError("The middlewares of this server do not come to an end.", code="middleware_timeout")
+        self._task = self._calls.start(self._walk(), _NAME)
         try:
             await self._decided
         except asyncio.CancelledError:
@@ -96,7 +100,7 @@ class Passage:
         self._closed = True
         self._stop_timer()
         if self._task is not None:
-            self._task.cancel()
+            self._calls.give_up(self._task)
 
     async def _walk(self) -> None:
         try:
@@ -133,7 +137,9 @@ class Passage:
         except AntiphonError as error:
             self._decide(error)
             raise
-        except (Exception, SystemExit) as error:
+        except BaseException as error:
+            if not isinstance(error, Exception) and not ends_the_process(error):
+                raise
             raise self._wrong(stage, place_of(error)) from error
         self._stop_timer()
         if calls and calls[0] is not None:
@@ -182,7 +188,7 @@ class Passage:
 
     def _wrong(self, stage: Subscription, what: str) -> HookError:
         """A middleware broke its contract: the run fails with it, as long as nothing of it has begun."""
-        log.error("middleware_wrong", middleware=stage.name, what=what, run_id=self.request.run_id)
+        log.error("middleware_wrong", middleware=stage.name, what=what, response_id=self.request.run_id)
         error = HookError("A middleware of this server failed.")
         self._decide(error)
         return error
@@ -203,6 +209,6 @@ class Passage:
 
     def _late(self, stage: Subscription) -> None:
         """The decision does not wait for the task: it may not hear its cancellation."""
-        log.warning("middleware_timeout", middleware=stage.name, run_id=self.request.run_id)
+        log.warning("middleware_timeout", middleware=stage.name, response_id=self.request.run_id)
         self._decide(HookError("A middleware of this server took too long.", code="middleware_timeout"))
         self.abandon()

@@ -8,6 +8,8 @@ from typing import Literal, Protocol
 
 from antiphon.core.principal import LOCAL, Principal
 from antiphon.errors import StartupError, Unauthorized
+from antiphon.governance.identity.failed_logins import FailedLogins
+from antiphon.governance.identity.revoked_tokens import RevokedTokens
 from antiphon.governance.identity.static_keys import StaticKeys, digest
 from antiphon.governance.identity.stored_keys import KEY_PREFIX, StoredKeys
 from antiphon.governance.identity.tickets import Tickets
@@ -15,8 +17,8 @@ from antiphon.governance.identity.tokens import Tokens, is_token
 from antiphon.governance.identity.watching import Watches
 from antiphon.ports import Clock, Credentials
 
-_STORED = "key_"
-"""How ids of stored keys begin."""
+_STORED, _SIGNED = "key_", "jwt:"
+"""How credentials begin that are stored keys, and that are signed tokens."""
 
 OnOver = Callable[[Literal["expired", "revoked"]], None]
 
@@ -66,7 +68,9 @@ class Identity:
         static: StaticKeys,
         stored: StoredKeys,
         tokens: Tokens | None,
+        revoked_tokens: RevokedTokens,
         tickets: Tickets,
+        failed: FailedLogins,
         clock: Clock,
         verifier: Opened | None,
     ) -> None:
@@ -74,11 +78,14 @@ class Identity:
         self._static = static
         self._stored = stored
         self._tokens = tokens
+        self._revoked_tokens = revoked_tokens
         self._tickets = tickets
+        self._failed = failed
         self._clock = clock
         self._watches = Watches(clock)
         self._verifier = verifier
         stored.on_revoked = self._watches.revoked
+        revoked_tokens.on_revoked = lambda: self._watches.look_again(self._is_revoked)
 
     async def start(self) -> None:
         """The store is open. Raises StartupError if nobody could be let in, StorageError."""
@@ -90,24 +97,29 @@ class Identity:
                 "or configure a [[key]] or [jwt]; without any of them only 127.0.0.1 can be served"
             )
         await self._stored.start()
+        if self._tokens is not None:
+            await self._revoked_tokens.start()
 
     async def aclose(self) -> None:
         await self._stored.aclose()
+        await self._revoked_tokens.aclose()
         if self._verifier is not None:
             await self._verifier.aclose()
 
     async def authenticate(self, credentials: Credentials) -> Principal:
         """See `ports.Authenticator`."""
-        if credentials.bearer is not None:
-            principal = await self._of_bearer(credentials.bearer)
-        elif credentials.ticket is not None:
-            principal = await self._tickets.redeem(credentials.ticket, credentials.origin)
-        else:
+        if credentials.bearer is None and credentials.ticket is None:
             raise Unauthorized(
                 "Send your key as `Authorization: Bearer <key>`.",
                 code="authentication_required",
                 headers={"www-authenticate": "Bearer"},
             )
+        try:
+            principal = await self._whose(credentials)
+        except Unauthorized as error:
+            if error.code != "token_expired":  # that was a good one, and its holder has to hear it
+                self._failed.count(credentials.address)
+            raise
         self.check(principal)
         return principal
 
@@ -120,23 +132,35 @@ class Identity:
             )
         if principal.credential.startswith(_STORED):
             self._stored.check(principal.credential)
+        if principal.credential.startswith(_SIGNED):
+            self._revoked_tokens.check(principal)
 
     def watch(self, principal: Principal, on_over: OnOver) -> Callable[[], None]:
         end = self._watches.add(principal, on_over)
-        if self._stored.is_revoked(principal.credential):  # since it was checked
+        if self._is_revoked(principal):  # since it was checked
             asyncio.get_running_loop().call_soon(self._watches.revoked, {principal.credential})
         return end
 
     async def issue_ticket(self, principal: Principal, origin: str | None) -> tuple[str, float]:
         return await self._tickets.issue(principal, origin)
 
-    async def _of_bearer(self, bearer: str) -> Principal:
+    def _is_revoked(self, principal: Principal) -> bool:
+        return self._stored.is_revoked(principal.credential) or (
+            principal.credential.startswith(_SIGNED) and self._revoked_tokens.is_revoked(principal)
+        )
+
+    async def _whose(self, credentials: Credentials) -> Principal:
+        if credentials.bearer is not None:
+            return await self._of_bearer(credentials.bearer, credentials.address)
+        return await self._tickets.redeem(credentials.ticket or "", credentials.origin)
+
+    async def _of_bearer(self, bearer: str, address: str) -> Principal:
         sha256 = digest(bearer)
         principal = self._static.find(sha256)
         if principal is None and self._tokens is not None and is_token(bearer):
             return await self._tokens.read(bearer)
         if principal is None and bearer.startswith(KEY_PREFIX):  # anything else costs no look into the store
-            principal = await self._stored.find(sha256)
+            principal = await self._stored.find(sha256, address)
         if principal is None:
             raise Unauthorized("This key is not known here.", headers={"www-authenticate": "Bearer"})
         return principal

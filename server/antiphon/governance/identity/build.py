@@ -9,7 +9,9 @@ import httpx2
 
 from antiphon.errors import StartupError
 from antiphon.governance.identity.authenticator import Identity, NoAuthentication
+from antiphon.governance.identity.failed_logins import FailedLogins
 from antiphon.governance.identity.key_sets import KeySet, Secret, VerifyingKeys, file_reader, url_reader
+from antiphon.governance.identity.revoked_tokens import RevokedTokens
 from antiphon.governance.identity.static_keys import TOP_TIER, StaticKeys
 from antiphon.governance.identity.stored_keys import StoredKeys
 from antiphon.governance.identity.tickets import Tickets
@@ -19,6 +21,7 @@ from antiphon.settings import Settings
 from antiphon.settings.identity import MIN_SECRET_BYTES, JwtSettings
 from antiphon.store.api_keys import ApiKeys
 from antiphon.store.reading import BoundedReader
+from antiphon.store.revoked_tokens import RevokedTokenRows
 
 _FILE_CACHE_S = 10.0
 """A key set in a file is read again after half of it."""
@@ -33,14 +36,17 @@ def build_identity(
         return NoAuthentication(tickets)
     tiers = {tenant.id: tenant.tier for tenant in settings.tenant}
     verifier = Verifier(settings.jwt, clock, config) if settings.jwt is not None else None
+    failed = FailedLogins(settings.door_limits.failed_logins, clock)
     return Identity(
         static=StaticKeys(settings.key, tiers),
-        stored=StoredKeys(ApiKeys(reader), clock, tiers, settings.identity),
+        stored=StoredKeys(ApiKeys(reader), clock, tiers, settings.identity, failed),
         tokens=Tokens(settings.jwt, verifier.keys, {"default": TOP_TIER, **tiers})
         if settings.jwt is not None and verifier is not None
         else None,
+        revoked_tokens=RevokedTokens(RevokedTokenRows(reader), clock, settings.identity.reread_s),
         verifier=verifier,
         tickets=tickets,
+        failed=failed,
         clock=clock,
     )
 
@@ -74,6 +80,8 @@ class Verifier:
         return f"{await self._set.load()} keys" if self._set is not None else "a secret"
 
     async def aclose(self) -> None:
+        if self._set is not None:
+            await self._set.aclose()
         if self._client is not None:
             await self._client.aclose()
 

@@ -12,6 +12,7 @@ import jwt
 import orjson
 import structlog
 
+from antiphon.bus.tasks import end_tasks
 from antiphon.errors import AntiphonError, StartupError
 from antiphon.ports import Clock
 
@@ -42,7 +43,8 @@ class Secret:
 
 
 class KeySet:
-    """Keys of one algorithm, read by `read`, believed for `cache_s`, read again when that is half over.
+    """Keys of one algorithm, read by `read` and believed for `cache_s`; read again when that is half over, while
+    they still count.
 
     A key for another algorithm, or for encryption, is not one of them, whatever its id.
     """
@@ -55,15 +57,18 @@ class KeySet:
         self._keys: list[jwt.PyJWK] = []
         self._read_at = self._tried_at = float("-inf")
         self._reading = asyncio.Lock()
+        self._ahead: asyncio.Task[None] | None = None
+        """Reads again before it has to be."""
 
     async def find(self, kid: str | None) -> jwt.PyJWK | None:
         """A token without `kid` is checked with the only key there is. Raises `identity_unavailable`."""
-        if self._age_s() > self._cache_s / 2:
-            await self._refresh()
         key = self._among(kid)
-        if key is None:
-            await self._refresh()
-            key = self._among(kid)
+        if key is not None and self._age_s() <= self._cache_s:
+            if self._age_s() > self._cache_s / 2 and self._ahead is None:
+                self._ahead = asyncio.get_running_loop().create_task(self._refresh_ahead(), name="token keys")
+            return key
+        await self._refresh()
+        key = self._among(kid)
         if self._age_s() > self._cache_s:
             raise AntiphonError(
                 "The keys that tokens are checked with cannot be had at the moment.",
@@ -82,6 +87,10 @@ class KeySet:
             raise StartupError(f"the key set for tokens holds no key for {self._algorithm}")
         return len(self._keys)
 
+    async def aclose(self) -> None:
+        """Read no more."""
+        await end_tasks([self._ahead])
+
     def _age_s(self) -> float:
         return self._clock.monotonic() - self._read_at
 
@@ -89,6 +98,12 @@ class KeySet:
         if kid is None:
             return self._keys[0] if len(self._keys) == 1 else None
         return next((key for key in self._keys if key.key_id == kid), None)
+
+    async def _refresh_ahead(self) -> None:
+        try:
+            await self._refresh()
+        finally:
+            self._ahead = None
 
     async def _refresh(self) -> None:
         """Read again, once for all who wait, and not again at once."""
@@ -100,9 +115,8 @@ class KeySet:
                 self._take(await self._read())
             except (OSError, ValueError, httpx2.HTTPError) as error:
                 log.warning("token_keys_not_read", error=str(error) or type(error).__name__)
-                self._tried_at = (
-                    self._clock.monotonic()
-                )  # it may have taken long; those who wait must not try one after the other
+                # It may have taken long, and those who wait must not try one after the other.
+                self._tried_at = self._clock.monotonic()
 
     def _take(self, text: bytes) -> None:
         """Raises ValueError if it is no key set."""

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 from collections import OrderedDict
-from collections.abc import Callable, Mapping
+from collections.abc import AsyncIterator, Callable, Mapping
+from dataclasses import dataclass, field
 from typing import Protocol, TypeVar
 
 import structlog
@@ -12,6 +14,7 @@ import structlog
 from antiphon.bus.tasks import end_tasks
 from antiphon.core.principal import Principal
 from antiphon.errors import AntiphonError, StorageError, Unauthorized
+from antiphon.governance.identity.failed_logins import FailedLogins
 from antiphon.governance.identity.static_keys import TOP_TIER
 from antiphon.ports import Clock
 from antiphon.settings.identity import IdentitySettings
@@ -26,7 +29,8 @@ _KNOWN = 100_000
 _UNKNOWN = 10_000
 """How many digests of keys are remembered that are there, and that are not."""
 _LOOKUPS_AT_ONCE = 4
-"""Wrong keys must not keep everybody else from reading the store."""
+_LOOKUPS_OF_ONE_ADDRESS = 2
+"""Keys that somebody makes up must not keep everybody else from reading the store."""
 _CLOCKS_DIFFER_S = 3_600.0
 """Revocations are dated by the machine on which they were made."""
 
@@ -39,11 +43,27 @@ class KeyRows(Protocol):
     async def any_active(self, now: float) -> bool: ...
 
 
+@dataclass(slots=True)
+class _Lane:
+    """Look-ups for one client address. users: those that look or wait for it."""
+
+    free: asyncio.Semaphore = field(default_factory=lambda: asyncio.Semaphore(_LOOKUPS_OF_ONE_ADDRESS))
+    users: int = 0
+
+
 class StoredKeys:
     """on_revoked: told the ids of keys that were found to be revoked since they were last looked at."""
 
-    def __init__(self, rows: KeyRows, clock: Clock, tiers: Mapping[str, str], settings: IdentitySettings) -> None:
+    def __init__(
+        self,
+        rows: KeyRows,
+        clock: Clock,
+        tiers: Mapping[str, str],
+        settings: IdentitySettings,
+        failed: FailedLogins,
+    ) -> None:
         self._rows = rows
+        self._failed = failed
         self._clock = clock
         self._tiers = tiers
         self._reread_s = settings.reread_s
@@ -54,6 +74,7 @@ class StoredKeys:
         self._read_at = clock.monotonic()
         self._read_at_unix_s = clock.now()
         self._lookups = asyncio.Semaphore(_LOOKUPS_AT_ONCE)
+        self._lanes: dict[str, _Lane] = {}
         self._rereading: asyncio.Task[None] | None = None
         self.on_revoked: Callable[[frozenset[str]], None] = lambda ids: None
 
@@ -69,11 +90,14 @@ class StoredKeys:
     async def aclose(self) -> None:
         await end_tasks([self._rereading])
 
-    async def find(self, sha256: str) -> Principal | None:
-        """Whose key it is, also of one that counts no more; None if there is none. Raises StorageError."""
+    async def find(self, sha256: str, address: str = "") -> Principal | None:
+        """Whose key it is, also of one that counts no more; None if there is none. address: of who shows it.
+
+        Raises RequestError `rate_limited`, StorageError.
+        """
         key = self._known.get(sha256)
         if key is None:
-            key = await self._look_up(sha256)
+            key = await self._look_up(sha256, address)
         else:
             self._known.move_to_end(sha256)
         return self._principal(key) if key is not None else None
@@ -106,12 +130,14 @@ class StoredKeys:
             self._revoked |= news
             self.on_revoked(news)
 
-    async def _look_up(self, sha256: str) -> ApiKey | None:
+    async def _look_up(self, sha256: str, address: str) -> ApiKey | None:
         until = self._unknown.get(sha256)
         if until is not None and self._clock.monotonic() < until:
             return None
-        async with self._lookups:
-            key = self._known.get(sha256) or await self._rows.find(sha256)
+        async with self._lane(address):
+            self._failed.check(address)  # others may have failed meanwhile
+            async with self._lookups:
+                key = self._known.get(sha256) or await self._rows.find(sha256)
         if key is None:
             _remember(self._unknown, sha256, self._clock.monotonic() + self._reread_s, _UNKNOWN)
             return None
@@ -120,6 +146,18 @@ class StoredKeys:
         self._unknown.pop(sha256, None)
         _remember(self._known, sha256, key, _KNOWN)
         return key
+
+    @contextlib.asynccontextmanager
+    async def _lane(self, address: str) -> AsyncIterator[None]:
+        lane = self._lanes.setdefault(address, _Lane())
+        lane.users += 1
+        try:
+            async with lane.free:
+                yield
+        finally:
+            lane.users -= 1
+            if lane.users == 0:
+                del self._lanes[address]
 
     def _principal(self, key: ApiKey) -> Principal:
         return Principal(

@@ -15,6 +15,7 @@ from antiphon.errors import Unauthorized
 from antiphon.governance.identity.key_sets import VerifyingKeys
 from antiphon.governance.identity.static_keys import TOP_TIER
 from antiphon.settings.identity import JwtSettings
+from antiphon.store.revoked_tokens import one_token
 
 _MAX_TOKEN_BYTES = 16 * 1024
 _TENANT = re.compile(r"[A-Za-z0-9_-]{1,64}")
@@ -36,8 +37,7 @@ class Tokens:
         user = claims.get(self._settings.user_claim)
         if not isinstance(user, str) or not 0 < len(user) <= _MAX_NAME:
             raise _refused(f"{self._settings.user_claim} does not name a user")
-        # Encoded, no name can be written like another one, nor like a tenant.
-        name = f"user:{quote(user, safe='@')}"
+        name = user_id(user)
         tenant = self._tenant(claims) or name
         try:
             expires_at = float(int(claims["exp"])) + self._settings.leeway_s
@@ -50,7 +50,8 @@ class Tokens:
             self._role(claims),
             self._tiers.get(tenant, TOP_TIER),
             expires_at,
-            f"jwt:{token_id}",
+            one_token(str(token_id)),
+            float(claims["iat"]) if "iat" in claims else None,
         )
 
     async def _claims(self, token: str) -> dict[str, Any]:
@@ -101,6 +102,11 @@ class Tokens:
         if not found and not isinstance(given, list):
             raise _refused(f"{self._settings.role_claim} names no role")
         return found[-1] if found else self._settings.default_role
+
+
+def user_id(user: str) -> str:
+    """The id of a user's principal. Encoded, no name can be written like another one, nor like a tenant."""
+    return f"user:{quote(user, safe='@')}"
 
 
 def is_token(bearer: str) -> bool:

@@ -31,7 +31,7 @@ class Watches:
 
     def add(self, principal: Principal, on_over: OnOver) -> Callable[[], None]:
         """Gives what ends the watch."""
-        watch = _Watch(on_over)
+        watch = _Watch(principal, on_over)
         self._by_credential.setdefault(principal.credential, set()).add(watch)
 
         def end() -> None:
@@ -54,6 +54,11 @@ class Watches:
                     watch.timer.cancel()
                 _tell(watch.on_over, "revoked")
 
+    def look_again(self, is_revoked: Callable[[Principal], bool]) -> None:
+        """Some credentials may count no more: whose, the function says."""
+        watches = [watch for watches in self._by_credential.values() for watch in watches]
+        self.revoked({watch.principal.credential for watch in watches if is_revoked(watch.principal)})
+
     def _wait(self, watch: _Watch, until: float, end: Callable[[], None]) -> None:
         left_s = until - self._clock.now()
 
@@ -68,9 +73,10 @@ class Watches:
 
 
 class _Watch:
-    __slots__ = ("on_over", "timer")
+    __slots__ = ("on_over", "principal", "timer")
 
-    def __init__(self, on_over: OnOver) -> None:
+    def __init__(self, principal: Principal, on_over: OnOver) -> None:
+        self.principal = principal
         self.on_over = on_over
         self.timer: asyncio.TimerHandle | None = None
 

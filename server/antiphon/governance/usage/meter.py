@@ -12,7 +12,7 @@ from antiphon.core.budgets import BudgetAlert, Spender, Spending, spendings
 from antiphon.core.periods import DAY_S
 from antiphon.core.prices import Price, amount, tokens_of
 from antiphon.core.quotas import tokens_counter
-from antiphon.errors import RequestError, StorageError
+from antiphon.errors import StorageError
 from antiphon.governance.admission.admission import Admission
 from antiphon.governance.admission.ledger import Ledger
 from antiphon.governance.admission.limits import Limits
@@ -94,7 +94,7 @@ class Meter:
             of_run = (spender.tenant, spender.tier, spender.principal, spender.agent)
             checks = self._limits.checks_of_call(*of_run, at)
             over = await self._ledger.first_over(spender.tenant, checks, at) if checks else None
-        except (RequestError, StorageError) as error:
+        except StorageError as error:
             log.warning("usage_not_checked", response_id=spender.run_id, error=str(error))
             over = None
         if over is not None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from collections import deque
 from collections.abc import Callable, Coroutine, Iterable
 from dataclasses import dataclass, field
 from typing import Any
@@ -19,6 +20,8 @@ log = structlog.get_logger(__name__)
 COLLECT_S = 0.02
 """How long rows wait for others: what a crash can lose. Counters are made from rows, so both agree after it."""
 _RETRY_S = 1.0
+_GIVEN_BACK = 1_000
+"""Runs that are remembered, because the row of an admission may fail and be written after its end."""
 _MAX_ROWS = 100_000
 """While the store is away. Beyond it the oldest are lost, and said to be."""
 
@@ -46,6 +49,7 @@ class WriteBehind:
         self._tell_repeats = tell_repeats
         self._open = _Batch()
         self._failed: list[_Batch] = []
+        self._given_back: deque[str] = deque(maxlen=_GIVEN_BACK)
         self._writing: set[asyncio.Task[None]] = set()
         self._timer: asyncio.TimerHandle | None = None
         self.lost_rows = 0
@@ -59,6 +63,7 @@ class WriteBehind:
     def given_back(self, run_id: str) -> None:
         """It is not spent after all."""
         self._open.given_back.append(run_id)
+        self._given_back.append(run_id)
         self._soon(COLLECT_S)
 
     def called(self, row: CallRow) -> None:
@@ -130,6 +135,8 @@ class WriteBehind:
 
     def _put_back(self, batch: _Batch, error: StorageError) -> None:
         log.warning("usage_not_written", rows=len(batch), error=str(error.__cause__ or error))
+        # What was given back since is deleted by now, or will be before this is written.
+        batch.admitted = [row for row in batch.admitted if row.run_id not in self._given_back]
         batch.again = True
         self._failed.append(batch)
         self._bound(_MAX_ROWS)

@@ -16,6 +16,7 @@ import redis.asyncio
 import structlog
 
 from antiphon.bus.redis import keys
+from antiphon.core.durations import Durations
 from antiphon.errors import BusError
 from antiphon.journal.redis.exchange import Command
 from antiphon.journal.redis.live import Live, Part, Terms, take
@@ -53,7 +54,7 @@ class RedisSide(Protocol):
 
 class Flusher:
     """on_gone: the log of a run is not where it should be. on_lost: another node has the run. on_taken: a part is
-    written. on_resumed: this node may write again. refused: the last pipeline failed."""
+    written. on_resumed: this node may write again. refused: the last pipeline failed. flushes: what they took."""
 
     def __init__(
         self, bus: RedisSide, clock: Clock, *, flush_s: float, ttl_s: float, terms: Callable[[], Terms]
@@ -78,6 +79,7 @@ class Flusher:
         self.on_taken: Callable[[Part, int], None]
         self.on_resumed: Callable[[], None]
         self.refused = False
+        self.flushes = Durations()
 
     def start(self) -> None:
         """Call it in the event loop."""
@@ -171,6 +173,7 @@ class Flusher:
         calls = [part.call for part in parts] + erasing
         if not calls and not before:
             return
+        begun = self._clock.monotonic()
         try:
             replies = await run_scripts(self._bus.commands, calls, before)
         except BaseException:
@@ -180,6 +183,7 @@ class Flusher:
             for part in parts:
                 self._give_back(part)
             raise
+        self.flushes.add(self._clock.monotonic() - begun)
         failure = self._judge(parts, replies[: len(parts)])
         if failure is not None:
             raise BusError("Redis refused a write to the journal.") from failure

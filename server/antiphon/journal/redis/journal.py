@@ -54,7 +54,7 @@ class RedisJournal:
         self._settings = settings
         self._clock = clock
         self._ids = ids
-        self._strict = settings.journal.mode == "strict"
+        self._strict, self.appended = settings.journal.mode == "strict", 0
         self._lives: dict[RunLog, Live] = {}
         self._decided: dict[RunLog, bytes] = {}
         """Terminals of unstored runs that are in their logs, until whoever ends the run is told."""
@@ -64,6 +64,7 @@ class RedisJournal:
         self._flusher = Flusher(
             bus, clock, flush_s=settings.bus.flush_ms / 1000, ttl_s=settings.bus.live_log_ttl_s, terms=self._now
         )
+        self.flushes = self._flusher.flushes
         self._flusher.on_gone = self._gone
         self._flusher.on_lost = self._lose
         self._flusher.on_taken = self._taken
@@ -162,6 +163,7 @@ class RedisJournal:
         live = self._lives.get(run_log)
         # Of a run that was lost nothing is shown any more.
         run_log.append(events, first, hold=live is None or not self._bus.held)
+        self.appended += len(events)
         if live is not None and events:
             live.unsent_bytes += sum(map(len, events))
             self._changed(live)
@@ -237,8 +239,7 @@ class RedisJournal:
         return self._lives.get(run_log)
 
     def _open(self, run_log: RunLog) -> Live:
-        live = self._lives.get(run_log)
-        if live is None:
+        if (live := self._lives.get(run_log)) is None:
             raise RunLost(run_log.run_id)
         return live
 

@@ -100,10 +100,11 @@ class Compactor:
         made = answer.compaction() if native else answer.summary()
         usage = answer.outcome.usage if answer.outcome else None
         if isinstance(made, Outcome):
-            log.warning("compaction_failed", run_id=run_id, code=made.code)
+            log.warning("compaction_failed", response_id=run_id, code=made.code)
             return made
         done = self._native(planned, made) if isinstance(made, dict) else self._summarised(planned, made, tenant)
-        log.info("compaction", run_id=run_id, native=native, bytes_before=len(context), bytes_after=len(done[0]))
+        sizes = {"bytes_before": len(context), "bytes_after": len(done[0])}
+        log.info("compaction", response_id=run_id, native=native, **sizes)
         kept = [item for item in (*planned.before, *planned.after) if item.get("role") == "user"]
         return Compacted(*done, kept, usage)
 

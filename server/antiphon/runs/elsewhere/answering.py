@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Awaitable, Callable
 from typing import TypeVar
 
 import structlog
@@ -42,11 +43,15 @@ class Answering:
         self._here = here
         self._visitors = visitors
         self._on_settled = on_settled
+        self.questions: dict[str, Callable[[bytes], Awaitable[bytes]]] = {}
+        """Kinds of messages that are about no run, and what answers them."""
 
     async def answer(self, node: str, kind: str, payload: bytes) -> bytes:
         """`Bus.on_message`. Raises AntiphonError for a message this version does not know."""
         if kind == PING:
             return b""
+        if (question := self.questions.get(kind)) is not None:
+            return await question(payload)
         if kind == COMPANY:
             return pack_told(self._visitors.told(node, read_news(payload)))
         if kind == SETTLED:

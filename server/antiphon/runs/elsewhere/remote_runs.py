@@ -16,7 +16,7 @@ from antiphon.journal.log import RunLog
 from antiphon.ops.registry import RunRegistry
 from antiphon.ports import Bus, Clock
 from antiphon.runs.elsewhere.remote_run import RemoteRun, state_of
-from antiphon.runs.elsewhere.tailer import Tailer
+from antiphon.runs.elsewhere.tailer import TailCounts, Tailer
 from antiphon.runs.run import Followed, Run
 from antiphon.settings.storage import JournalSettings
 from antiphon.store.responses import ResponseReader
@@ -64,6 +64,7 @@ class RemoteRuns:
         self._clock = clock
         self._settings = settings
         self._tailers: dict[str, Tailer] = {}
+        self.tails = TailCounts()
         self._opening: dict[str, asyncio.Lock] = {}
         self.own: Callable[[str], Run | None] = lambda run_id: None
         """A run of this node."""
@@ -91,6 +92,11 @@ class RemoteRuns:
         """The mirror of a run, if there is one."""
         tailer = self._tailers.get(run_id)
         return tailer.run if tailer is not None else None
+
+    @property
+    def behind_s(self) -> float:
+        """How long the mirror that is furthest behind has lacked something."""
+        return max((tailer.behind_s for tailer in self._tailers.values()), default=0.0)
 
     def all(self) -> list[RemoteRun]:
         return [tailer.run for tailer in self._tailers.values()]
@@ -188,7 +194,9 @@ class RemoteRuns:
     def follow(self, run: Run) -> RemoteRun:
         """This node's own run goes on elsewhere: its followers stay on the log and the state they have."""
         remote = RemoteRun(run.log, run.state, "", 0 if run.stored else run.log.first, self._successor)
-        tailer = Tailer(remote, self._journal, self._bus, self._reader, self._registry, was_own=True)
+        tailer = Tailer(
+            remote, self._journal, self._bus, self._reader, self._registry, was_own=True, counts=self.tails
+        )
         self._tailers[run.id] = tailer
         tailer.start_late()
         return remote
@@ -203,7 +211,7 @@ class RemoteRuns:
 
     def put_back(self, remote: RemoteRun) -> None:
         """This node could not take the run after all, for now."""
-        tailer = Tailer(remote, self._journal, self._bus, self._reader, self._registry)
+        tailer = Tailer(remote, self._journal, self._bus, self._reader, self._registry, counts=self.tails)
         self._tailers[remote.id] = tailer
         tailer.start_late()
 
@@ -222,7 +230,7 @@ class RemoteRuns:
             run_log.head = run_log.shown = run_log.durable = live.head - 1
             run_log.first = live.head
         remote = RemoteRun(run_log, state_of(row), live.owner, live.first, self._successor)
-        tailer = Tailer(remote, self._journal, self._bus, self._reader, self._registry)
+        tailer = Tailer(remote, self._journal, self._bus, self._reader, self._registry, counts=self.tails)
         await tailer.start()
         self._tailers[live.id] = tailer
         return remote

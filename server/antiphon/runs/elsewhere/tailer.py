@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import random
+from dataclasses import dataclass
 
 import orjson
 import structlog
@@ -29,6 +30,14 @@ _LOOK_S = (1.0, 2.0)
 """Hints may be lost: without any, the journal is looked at after a time between these."""
 
 
+@dataclass(slots=True)
+class TailCounts:
+    """Of all tailers of a node. looks: at the journal. repaired: events that no hint brought in time."""
+
+    looks: int = 0
+    repaired: int = 0
+
+
 class Tailer:
     """Feeds one mirror, however many clients of this node follow it.
 
@@ -44,8 +53,12 @@ class Tailer:
         registry: RunRegistry,
         *,
         was_own: bool = False,
+        counts: TailCounts | None = None,
     ) -> None:
         self.run = run
+        self._counts = counts if counts is not None else TailCounts()
+        self._behind_since: float | None = None
+        """Loop time since when there is something in the journal that was not read yet."""
         self._journal = journal
         self._bus = bus
         self._reader = reader
@@ -98,6 +111,17 @@ class Tailer:
 
     def look(self) -> None:
         """Something may have been missed."""
+        self._look_soon()
+
+    @property
+    def behind_s(self) -> float:
+        """For how long this mirror has lacked something that is known to be in the journal."""
+        since = self._behind_since
+        return 0.0 if since is None else asyncio.get_running_loop().time() - since
+
+    def _look_soon(self) -> None:
+        if self._behind_since is None:
+            self._behind_since = asyncio.get_running_loop().time()
         self._news.set()
 
     def _hinted(self, payload: bytes) -> None:
@@ -105,13 +129,13 @@ class Tailer:
         if hint.more:
             self._due = True  # the epoch may be another one: nothing is shown before that was looked up
             self._kept.clear()
-            self._news.set()
+            self._look_soon()
         elif not self._reading and not self._due:
             self._apply(hint)
         elif hint.events and len(self._kept) < _KEPT_HINTS:
             self._kept.append(hint)  # what is being read may end before it
         else:
-            self._news.set()
+            self._look_soon()
 
     def _apply(self, hint: Hint) -> None:
         """Relay what a hint brought, if it is what comes next; else look."""
@@ -122,7 +146,7 @@ class Tailer:
         if events and hint.first <= run_log.head + 1:
             run_log.relay(events, run_log.head + 1)
         else:
-            self._news.set()
+            self._look_soon()
 
     async def _follow(self) -> None:
         while not self.run.log.ended and not self.run.left.is_set():
@@ -142,6 +166,7 @@ class Tailer:
     async def _sync(self) -> None:
         """Bring the mirror to where the journal is."""
         self._reading, self._due = True, False
+        self._counts.looks += 1
         try:
             live = await self._journal.find(self.run.id)
             if live is None:
@@ -152,6 +177,8 @@ class Tailer:
         finally:
             self._reading = False
         kept, self._kept = self._kept, []
+        if not self._news.is_set():
+            self._behind_since = None
         if not self._due:
             for hint in kept:
                 self._apply(hint)
@@ -194,6 +221,7 @@ class Tailer:
                 run_log.skip(first)
             # What was written since the head was read waits for the next look, which knows whether it is the end.
             del events[head + 1 - first :]
+            self._counts.repaired += len(events)
             run_log.relay(events, first, ended=ended and first + len(events) - 1 == head)
             await asyncio.sleep(0)
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable
 
 from antiphon.core.held_calls import Claim, HeldCalls, Sender, run_is_over
@@ -34,6 +35,8 @@ class HeldClaims:
         self._clock = clock
         self._lease_s = lease_s
         self._changed = changed
+        self.made: Counter[str] = Counter()
+        """Claims since the start: `claimed`, `renewed`, `released`."""
 
     async def claim(
         self,
@@ -55,6 +58,7 @@ class HeldClaims:
         claim = held.claim(
             call_id, sender, self._lease(lease_ms), self._clock.now(), eligible=eligible, fence=fence
         )
+        self.made["claimed"] += 1
         await self._keep(run, call_id, claim)
         return claim
 
@@ -71,6 +75,7 @@ class HeldClaims:
         """Go on with a claim. Raises as `claim`."""
         run, held = await self._claimable(response_id, principal)
         claim = held.renew(call_id, sender, fence, self._lease(lease_ms), self._clock.now())
+        self.made["renewed"] += 1
         await self._keep(run, call_id, claim)
         return claim
 
@@ -79,7 +84,9 @@ class HeldClaims:
     ) -> None:
         """Give a call back, undone. Raises as `claim`."""
         run, held = await self._claimable(response_id, principal)
-        await self._keep(run, call_id, held.release(call_id, sender, fence))
+        claim = held.release(call_id, sender, fence)
+        self.made["released"] += 1
+        await self._keep(run, call_id, claim)
 
     def _lease(self, lease_ms: int | None) -> float:
         return self._lease_s if lease_ms is None else lease_ms / 1000

@@ -71,7 +71,8 @@ async def _make(parts: LoopParts, run: Run, calls: list[ToolCall]) -> Mapping[st
         registry.change(state, event="run.tool.resolved", data=data, current_tool=current)
 
     def context_for(call_id: str) -> ToolContext:
-        return ToolContext(run.principal.tenant, run.principal.id, run.id, call_id)
+        trace = parts.tracing.of_tool(run.id, call_id) if parts.tracing is not None else {}
+        return ToolContext(run.principal.tenant, run.principal.id, run.id, call_id, trace)
 
     run.loop.activity = "tools"
     try:
@@ -108,7 +109,7 @@ def note_client_calls(run: Run) -> None:
         if item.owner != "server":
             log.info(
                 "client_call",
-                run_id=run.id,
+                response_id=run.id,
                 call_id=item.call_id,
                 type=item.type,
                 chars=sum(len(text.split.text) for text in item.texts.values()),

@@ -36,7 +36,8 @@ def model_call(parts: LoopParts, run: Run, history: bytes) -> ModelCall:
 
     # Once clients have seen output of one model, no other may go on in its place.
     may_degrade = degraded if loop.round == 1 else None
-    return ModelCall(run.id, run.model.name, body, run.create.caller_token, on_degraded=may_degrade)
+    trace = parts.tracing.of_step(run.id) if parts.tracing is not None else {}
+    return ModelCall(run.id, run.model.name, body, run.create.caller_token, may_degrade, trace)
 
 
 def _asked(run: Run) -> dict[str, Any]:

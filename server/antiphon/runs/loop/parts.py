@@ -9,7 +9,9 @@ from antiphon.governance.context import ContextProviders
 from antiphon.governance.observers import Observers
 from antiphon.governance.usage.meter import Meter
 from antiphon.journal.contract import Journal
+from antiphon.ops.counts import Counts
 from antiphon.ops.registry import RunRegistry
+from antiphon.ops.tracing.contract import Tracing
 from antiphon.ports import Clock, Toolbox
 from antiphon.runs.compaction.compactor import Compactor
 from antiphon.runs.held.calls import HeldRuns
@@ -43,3 +45,5 @@ class LoopParts:
     observers: Observers
     context: ContextProviders
     clock: Clock
+    counts: Counts
+    tracing: Tracing | None

@@ -22,6 +22,7 @@ from antiphon.core.steering import STEERED
 from antiphon.core.tool_registry import Offered, ToolRegistry
 from antiphon.core.usage_estimate import said_in
 from antiphon.ports import ToolList
+from antiphon.runs.counting import count_output
 from antiphon.runs.loop.charging import charge, may_call
 from antiphon.runs.loop.executing import append, ask, denied, make_calls, note_client_calls
 from antiphon.runs.loop.model_calls import model_call
@@ -210,7 +211,7 @@ async def _consume(parts: LoopParts, run: Run, stream: AsyncIterator[Sequence[by
             raise
         asked = run.holds and ask(parts, run)
         if events:
-            journal.append(run_log, events, first, last=assembler.outcome is not None and not _goes_on(run))
+            _show(parts, run, events, first)
         if asked and _is_whole(run):
             # They may be answered before the model is done; an answer that was taken must not be lost with the
             # run, as long as clients have seen nothing that is not in here.
@@ -224,6 +225,14 @@ async def _consume(parts: LoopParts, run: Run, stream: AsyncIterator[Sequence[by
         if journal.holds_back(run_log):
             await journal.may_act(run_log)  # nobody sees what comes: it must not pile up either
     return failed("upstream_error", "The upstream ended the stream without saying how.", http_status=502)
+
+
+def _show(parts: LoopParts, run: Run, events: list[bytes], first: int) -> None:
+    """Append what the model said."""
+    last = run.assembler.outcome is not None and not _goes_on(run)
+    parts.journal.append(run.log, events, first, last=last)
+    if not run.has_output and run.assembler.round_items:
+        count_output(parts.counts, run, parts.clock.now())
 
 
 def _is_whole(run: Run) -> bool:

@@ -77,6 +77,8 @@ class Adopter:
         """Runs that had no living owner at the last sweep."""
         self._news = asyncio.Event()
         self._tasks: list[asyncio.Task[None]] = []
+        self.adopted = 0
+        """Runs taken over since the start."""
         self.resting = False
         """Whether this node takes nothing, because it goes away itself."""
         self.told: Callable[[str, str, int], Awaitable[Told]] | None = None
@@ -176,6 +178,7 @@ class Adopter:
             async with self._room:
                 taken = await self._journal.adopt(run)
                 if taken is not None:
+                    self.adopted += 1
                     await self._go_on(taken)
 
     @contextlib.contextmanager

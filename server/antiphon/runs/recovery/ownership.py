@@ -48,6 +48,8 @@ class Ownership:
         self._registry = registry
         self._supervisor = supervisor
         self._leaving = leaving
+        self.suspensions = self.runs_lost = 0
+        """Since the start: how often the lease was in doubt, and runs that other nodes took meanwhile."""
         self._given: list[Run] = []
         self._tasks: set[asyncio.Task[None]] = set()
         self.owner_changed: Callable[[str], None] = lambda run_id: None
@@ -62,6 +64,7 @@ class Ownership:
     # The lease
 
     def _suspended(self) -> None:
+        self.suspensions += 1
         log.warning("node_suspended", runs=len(self._directory.live_runs()))
         self._stall(stalled=True)
 
@@ -86,6 +89,7 @@ class Ownership:
         if run is None or run.log is not run_log:
             return
         run.lost = True
+        self.runs_lost += 1
         run.state.stalled = False
         if run.task is not None:
             run.task.cancel()

@@ -16,6 +16,7 @@ from antiphon.core.cursor import Epochs
 from antiphon.core.projection import project
 from antiphon.core.run_state import RunState
 from antiphon.errors import AntiphonError, StorageError
+from antiphon.governance.admission.admission import Admission
 from antiphon.journal.contract import Journal, LiveRun
 from antiphon.journal.log import RunLog
 from antiphon.ports import Clock, Ids
@@ -45,6 +46,7 @@ class Recovery:
         reader: ResponseReader,
         writer: Writer,
         usage: UsageReader,
+        admission: Admission,
         resumer: Resumer,
         settings: Settings,
         clock: Clock,
@@ -54,6 +56,7 @@ class Recovery:
         self._reader = reader
         self._writer = writer
         self._usage = usage
+        self._admission = admission
         self._resumer = resumer
         self._strict = settings.journal.mode == "strict"
         self._kept_s = {True: settings.journal.retention_s, False: settings.store.grace_s}
@@ -72,6 +75,7 @@ class Recovery:
         row = await self._reader.find(run.id) if run.stored else None
         if row is not None and row.terminal_event is not None and row.terminal_number is not None:
             await self._journal.conclude(run, row.terminal_event, row.terminal_number)
+            self._admission.ended(row.tenant, run.id)
             return next_state(row.run_state, state, epoch=run.epochs.current, head=row.terminal_number)
         first, events = await self._events(run.id)
         kept = None
@@ -167,6 +171,7 @@ class Recovery:
             self._journal.close(run_log)
             raise
         run_log.end(terminal, durable=True)
+        self._admission.ended(ended.tenant, run.id)
         log.warning("run_lost", response_id=run.id)
         return ended
 

@@ -10,9 +10,8 @@ from antiphon.core.instructions import put_before
 from antiphon.core.principal import Principal
 from antiphon.core.tool_registry import CLIENT_TOOLS, DeclaredTools, is_web_search, sort_tools
 from antiphon.core.tool_scope import ANY_SERVER, ToolScope
-from antiphon.errors import RequestError, StartupError
+from antiphon.errors import RequestError
 from antiphon.governance.agents import BUILT_IN, Agent, Agents
-from antiphon.governance.context import ContextProviders
 from antiphon.governance.model_policy import ModelPolicy
 from antiphon.ports import Toolbox
 from antiphon.runs.run import Create, Model
@@ -176,26 +175,6 @@ class Assigner:
         return replace(
             declared, unasked=tuple(dict.fromkeys(name for name in unasked if name in scope)), scope=scope
         )
-
-
-def check_configured_agents(
-    agents: Mapping[str, Agent], router: UpstreamRouter, context: ContextProviders
-) -> None:
-    """Raises StartupError, a line for each agent of the configuration that names what cannot exist."""
-    faults: list[str] = []
-    for name, agent in agents.items():
-        named = [model for model in (agent.model, *(agent.fallbacks or ())) if model is not None]
-        faults += [
-            f"agent {name!r} names the model {model!r}, which no upstream has"
-            for model in named
-            if not router.may_exist(model)
-        ]
-        try:
-            context.check(agent.context or (), f"agent {name!r}")
-        except StartupError as error:
-            faults.append(error.message)
-    if faults:
-        raise StartupError("\n".join(faults))
 
 
 def check_chat(create: Create, mapped: Sequence[dict[str, Any]], assignment: Assignment) -> None:

@@ -52,9 +52,15 @@ def given_model(by: str, model: str | None, give: Give) -> Model:
 
 def _items(reply: Reply) -> Sequence[Mapping[str, Any]]:
     if reply.items is not None:
-        return reply.items
-    part = {"type": "output_text", "text": reply.text, "annotations": list[Any]()}
-    return [{"type": "message", "role": "assistant", "content": [part]}]
+        return [_in_parts(item) for item in reply.items]
+    return [_in_parts({"type": "message", "role": "assistant", "content": reply.text})]
+
+
+def _in_parts(item: Mapping[str, Any]) -> Mapping[str, Any]:
+    """A message whose content is a text, as inputs have them, with the one part that outputs have."""
+    if item["type"] != "message" or not isinstance(item.get("content"), str):
+        return item
+    return {**item, "content": [{"type": "output_text", "text": item["content"], "annotations": list[Any]()}]}
 
 
 def _whole(items: Sequence[Mapping[str, Any]]) -> bytes:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import hashlib
+from collections import OrderedDict
 from dataclasses import dataclass
 from typing import Any
 
@@ -15,6 +16,8 @@ from antiphon.ports import Bus, Clock
 from antiphon.store.responses import ResponseReader
 
 KEEP_S = 86_400.0
+_RECORDS = 100_000
+"""Kept in memory. Older ones of stored runs are read from the store; unstored runs are long over by then."""
 
 _NOT_COMPARED = frozenset({"type", "stream", "stream_id", "stream_options", "background", "idempotency_key"})
 
@@ -25,6 +28,9 @@ Scope = tuple[str, str, str]
 def body_digest(raw: dict[str, Any]) -> bytes:
     """What makes two creates the same: their fields without those about delivery."""
     compared = {key: value for key, value in raw.items() if key not in _NOT_COMPARED}
+    options = compared.get("antiphon")
+    if isinstance(options, dict) and "traceparent" in options:  # each attempt is a span of its own
+        compared["antiphon"] = {key: value for key, value in options.items() if key != "traceparent"}
     return hashlib.sha256(orjson.dumps(compared, option=orjson.OPT_SORT_KEYS)).digest()
 
 
@@ -50,7 +56,10 @@ class IdempotencyKeys:
         self._reader = reader
         self._bus = bus
         self._clock = clock
-        self._records: dict[Scope, _Record] = {}
+        self._records: OrderedDict[Scope, _Record] = OrderedDict()
+        """The newest last."""
+        self._scopes: dict[str, Scope] = {}
+        """By response."""
         self._locks: dict[Scope, asyncio.Lock] = {}
 
     def lock(self, principal: Principal, key: str) -> asyncio.Lock:
@@ -85,24 +94,35 @@ class IdempotencyKeys:
     def record(self, principal: Principal, key: str, digest: bytes, response_id: str) -> float:
         """Remember a create; gives when the record expires, in Unix seconds."""
         expires_at = self._clock.now() + KEEP_S
-        self._records[(principal.tenant, principal.id, key)] = _Record(digest, response_id, expires_at)
+        scope = (principal.tenant, principal.id, key)
+        self._remove(scope)
+        if len(self._records) >= _RECORDS:
+            self._remove(next(iter(self._records)))
+        self._records[scope] = _Record(digest, response_id, expires_at)
+        self._scopes[response_id] = scope
         return expires_at
 
     def discard(self, principal: Principal, key: str) -> None:
         """The create was refused after all."""
-        self._records.pop((principal.tenant, principal.id, key), None)
+        self._remove((principal.tenant, principal.id, key))
 
     def forget(self, response_id: str) -> None:
         """This response was deleted: its keys are free."""
-        self._records = {
-            scope: known for scope, known in self._records.items() if known.response_id != response_id
-        }
+        scope = self._scopes.get(response_id)
+        if scope is not None:
+            self._remove(scope)
 
     def prune(self) -> None:
         """Let go of old records and of locks nobody holds."""
         now = self._clock.now()
-        self._records = {scope: record for scope, record in self._records.items() if record.expires_at > now}
+        for scope in [scope for scope, record in self._records.items() if record.expires_at <= now]:
+            self._remove(scope)
         self._locks = {scope: lock for scope, lock in self._locks.items() if lock.locked()}
+
+    def _remove(self, scope: Scope) -> None:
+        record = self._records.pop(scope, None)
+        if record is not None:
+            self._scopes.pop(record.response_id, None)
 
 
 def _same(known: tuple[bytes, str], digest: bytes) -> str:

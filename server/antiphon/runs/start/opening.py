@@ -51,6 +51,7 @@ class RunOpener:
             visibility=request.antiphon.visibility,
             agent=prepared.agent.name,
             agent_source=prepared.agent.source,
+            traceparent=create.traceparent,
         )
         run_log = self._journal.open(response_id, epochs, stored=request.stored, state=state)
         run = Run(

@@ -66,8 +66,6 @@ class CreateReader:
         steered: Sequence[dict[str, Any]] = (),
     ) -> ReadCreate:
         """steered: what was said to the parent while it ran; it comes before the input. Raises AntiphonError."""
-        if self._refuses_private_urls:
-            check_input_urls(create.request.items())
         parent = await self._parent(create.request.previous_response_id, principal, memory)
         if parent is not None:
             check_continuable(parent)
@@ -77,6 +75,8 @@ class CreateReader:
         self, create: Create, principal: Principal, parent: Turn | None, items: list[dict[str, Any]]
     ) -> ReadCreate:
         """The create with these new items. Raises AntiphonError."""
+        if self._refuses_private_urls:
+            check_input_urls(items)
         request = create.request
         plain = items[:-1] if request.wants_compaction else items
         owned = Owned(mcp=True, web_search=self._toolbox.owns_web_search())

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Callable
 
 import structlog
 
@@ -57,6 +58,8 @@ class RunStarter:
         self._pending_steers = pending_steers
         self._settling: set[asyncio.Future[None]] = set()
         self.draining = False
+        self.on_refused: Callable[[str], None] = lambda code: None
+        """Called with the code of each create that is refused."""
 
     async def begin(
         self,
@@ -89,6 +92,7 @@ class RunStarter:
             else:
                 self._pending_steers.commit(pending)
             if isinstance(error, AntiphonError):
+                self.on_refused(error.code)
                 log.info(
                     "create_refused",
                     response_id=run_id,
@@ -144,6 +148,9 @@ class RunStarter:
         except AntiphonError as error:
             prepared.passage.refuse(error)
             raise
+        except BaseException:
+            prepared.passage.abandon()
+            raise
         self._write_row(run, prepared, key, follows=follows)
         self._directory.add(run)
         reservation.commit()
@@ -182,6 +189,8 @@ class RunStarter:
         try:
             if durable:
                 await self._journal.flush(run.log)
+            if run.request.is_warm_up:
+                await self._supervisor.finish_warm_up(run)
         except RunLost as error:
             # Another node goes on with it, and holds its slot from now on.
             if run.reservation is not None:
@@ -199,8 +208,6 @@ class RunStarter:
             if run.passage is not None:
                 run.passage.refuse(error)
             raise
-        if run.request.is_warm_up:
-            await self._supervisor.finish_warm_up(run)
 
     def _check_door(self) -> None:
         if self.draining:

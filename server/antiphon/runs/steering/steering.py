@@ -289,4 +289,5 @@ def _create_of_successor(run: Run) -> Create:
         caller_token=run.create.caller_token,
         connection=run.create.connection,
         instance=run.create.instance,
+        traceparent=run.create.traceparent,
     )

@@ -11,6 +11,7 @@ from collections.abc import Mapping
 from starlette.types import ASGIApp, Receive, Scope, Send
 
 from antiphon.errors import AntiphonError, RequestError
+from antiphon.ops.counts import Counts
 from antiphon.ports import Authenticator
 from antiphon.session.rates import Rates
 from antiphon.settings import Settings
@@ -27,18 +28,25 @@ _WITH_BODY = frozenset({"POST", "PUT", "PATCH"})
 class Door:
     """ASGI middleware.
 
-    Under /v1 it leaves the `principal` in `scope["state"]`, and for a socket `on_authenticated`: called with the
-    principal once it is known, it raises RequestError if that one has too many. The socket's place in the counts
-    is given back when the application is done with it.
+    It leaves the client's `address` in `scope["state"]`, under /v1 the `principal`, and for a socket
+    `on_authenticated`: called with the principal once it is known, it raises RequestError if that has too many.
+    The socket's place in the counts is given back when the application is done with it.
     """
 
     def __init__(
-        self, app: ASGIApp, settings: Settings, authenticator: Authenticator, rates: Rates, places: Places
+        self,
+        app: ASGIApp,
+        settings: Settings,
+        authenticator: Authenticator,
+        rates: Rates,
+        places: Places,
+        counts: Counts,
     ) -> None:
         self._app = app
         self._authenticator = authenticator
         self._rates = rates
         self._places = places
+        self._counts = counts
         self._auth_required = settings.auth_required
         self._loopback = settings.is_loopback
         self._hosts = KnownHosts(settings)
@@ -54,11 +62,13 @@ class Door:
         place = None
         try:
             foreign = self._check(scope, headers)
+            state = scope.setdefault("state", {})
+            state["address"] = self._addresses.client(scope, headers)
             if scope["type"] == "websocket":
-                place = self._places.enter(self._addresses.client(scope, headers))
-                scope.setdefault("state", {})["on_authenticated"] = place.admit
+                place = self._places.enter(state["address"])
+                state["on_authenticated"] = place.admit
         except AntiphonError as error:
-            await _refuse(error, scope, receive, send)
+            await self._refuse(error, scope, receive, send)
             return
         app = self._for_foreign_pages if foreign else self._inside
         try:
@@ -73,13 +83,14 @@ class Door:
             if scope["path"].startswith("/v1"):
                 await self._identify(scope, _headers(scope))
         except AntiphonError as error:
-            await _refuse(error, scope, receive, send)
+            await self._refuse(error, scope, receive, send)
             return
         await self._app(scope, receive, send)
 
     async def _identify(self, scope: Scope, headers: Mapping[str, str]) -> None:
         """Raises AntiphonError. A socket that shows nothing has none until its first frame (PROTOCOL 3.7)."""
-        credentials, state = credentials_of(scope, headers), scope.setdefault("state", {})
+        state = scope["state"]
+        credentials = credentials_of(scope, headers, state["address"])
         is_socket = scope["type"] == "websocket"
         if is_socket and self._auth_required and shows_nothing(credentials):
             return
@@ -110,6 +121,13 @@ class Door:
                 code="forwarded_not_allowed",
             )
 
+    async def _refuse(self, error: AntiphonError, scope: Scope, receive: Receive, send: Send) -> None:
+        self._counts.refuse("door", error.code)
+        if scope["type"] == "websocket":
+            await turn_away(scope, error, receive, send)
+        else:
+            await error_response(error)(scope, receive, send)
+
     def _check_origin(self, scope: Scope, headers: Mapping[str, str], host: str) -> bool:
         """A browser sends Origin. A client that is no browser sends none (PROTOCOL 3.3.2)."""
         origin = headers.get("origin")
@@ -122,13 +140,6 @@ class Door:
                 code="origin_not_allowed",
             )
         return False
-
-
-async def _refuse(error: AntiphonError, scope: Scope, receive: Receive, send: Send) -> None:
-    if scope["type"] == "websocket":
-        await turn_away(scope, error, receive, send)
-    else:
-        await error_response(error)(scope, receive, send)
 
 
 def _check_body(scope: Scope, headers: Mapping[str, str]) -> None:

@@ -115,6 +115,11 @@ def _api_keys() -> None:
     )
     op.create_index("api_keys_sha256", "api_keys", ["sha256"], unique=True)
     op.create_index("api_keys_revoked", "api_keys", ["revoked_at"])
+    op.create_table(
+        "revoked_tokens",
+        sa.Column("id", sa.Text, primary_key=True),
+        sa.Column("revoked_at", sa.Float, nullable=False),
+    )
 
 
 def _held_calls() -> None:
@@ -179,6 +184,7 @@ def _governing() -> None:
         sa.Column("revision", sa.BigInteger, nullable=False),
         sa.Column("held", sa.Integer, nullable=False),
         sa.Column("cancel", sa.Integer, nullable=False),
+        sa.Column("by_admin", sa.Integer, nullable=False),
     )
     op.create_table(
         "audit",
@@ -195,6 +201,7 @@ def _governing() -> None:
 
 def downgrade() -> None:
     for table in (
+        "revoked_tokens",
         "api_keys",
         "audit",
         "standing",

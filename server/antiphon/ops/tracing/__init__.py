@@ -1,0 +1,1 @@
+"""One OpenTelemetry trace per run, made from lifecycle events. What it needs comes with `antiphon[otel]`."""
