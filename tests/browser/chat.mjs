@@ -6,6 +6,7 @@
  */
 import { createInterface } from 'node:readline';
 import { basics } from './scenarios_basics.mjs';
+import { playAll } from './playing.mjs';
 import { behindRelay, continuity } from './scenarios_continuity.mjs';
 import { failures } from './scenarios_failures.mjs';
 import { questions } from './scenarios_questions.mjs';
@@ -49,12 +50,7 @@ async function play(name) {
 }
 
 try {
-  const failed = [];
-  for (const name of names) if (!(await play(name))) failed.push(name);
-  if (failed.length) {
-    console.error(`failed: ${failed.join(', ')}`);
-    process.exitCode = 1;
-  }
+  await playAll(names, play);
 } finally {
   process.stdin.destroy();
   await browser.close();

@@ -6,6 +6,7 @@
 import { createInterface } from 'node:readline';
 import { roles } from './ops_roles.mjs';
 import { Server } from './ops_tab.mjs';
+import { playAll } from './playing.mjs';
 import { watching } from './ops_watching.mjs';
 import { launch } from './tab.mjs';
 
@@ -54,12 +55,7 @@ async function play(name) {
 }
 
 try {
-  const failed = [];
-  for (const name of names) if (!(await play(name))) failed.push(name);
-  if (failed.length) {
-    console.error(`failed: ${failed.join(', ')}`);
-    process.exitCode = 1;
-  }
+  await playAll(names, play);
 } finally {
   await browser.close();
 }

@@ -7,12 +7,12 @@ import os
 import shutil
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from pathlib import Path
-from typing import NoReturn
 
 import pytest
 
+from tests.support.sdk_processes import NODE_FOLDER, missing
+
 HERE = Path(__file__).parent
-NODE_CLIENTS = HERE.parent / "clients" / "node"
 Restart = Callable[[], Awaitable[str]]
 """Kills the server, starts it again, gives its new address."""
 BROWSERS = ("chromium", "chromium-browser", "google-chrome")
@@ -20,19 +20,12 @@ SCENARIO_S = 120.0
 """A scenario waits at most 30 s for each thing; nearly all end within 5 s on an idle machine."""
 
 
-def absent(reason: str) -> NoReturn:
-    """Skipped at home, a failure where CI promised a browser."""
-    if os.environ.get("CI"):
-        pytest.fail(reason)
-    pytest.skip(reason)
-
-
 def chromium() -> str:
     """The path of a Chromium; without one the test is skipped."""
     named = os.environ.get("CHROMIUM")
     found = named or next(filter(None, map(shutil.which, BROWSERS)), None)
     if not found or not Path(found).exists():
-        absent("browser tests: no Chromium found")
+        missing("Chromium", "install it, or name it in CHROMIUM")
     return found
 
 
@@ -40,11 +33,11 @@ def node() -> str:
     """The path of Node; without it and the packages of these tests the test is skipped."""
     found = shutil.which("node")
     if found is None:
-        absent("browser tests: no Node found")
+        missing("node", "install Node 20 or newer")
     if not all((HERE / "node_modules" / name).is_dir() for name in ("playwright-core", "axe-core")):
-        absent("browser tests: packages are missing, run `npm ci --prefix tests/browser`")
-    if not (NODE_CLIENTS / "node_modules" / "ws").is_dir():
-        absent("browser tests: ws is missing, run `npm ci --prefix tests/clients/node`")
+        missing("tests/browser/node_modules", "make it with `make setup`")
+    if not (NODE_FOLDER / "node_modules" / "ws").is_dir():
+        missing("tests/clients/node/node_modules", "make it with `make setup`")
     return found
 
 

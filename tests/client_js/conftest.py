@@ -56,7 +56,6 @@ def node(request: pytest.FixtureRequest) -> str:
         found = str(path) if path.exists() else None
     if found is None:
         missing(f"Node {request.param}", "install Node 20 or newer, and `make setup`")
-    assert found is not None
     return found
 
 

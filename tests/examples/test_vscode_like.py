@@ -41,7 +41,6 @@ async def node() -> str:
         if not index.exists() or index.stat().st_mtime < newest:
             built = await run_process(["npm", "run", "--silent", "build"], cwd=CLIENT, wait_s=NODE_S)
             assert built.code == 0, built.stdout + built.stderr
-    assert found is not None
     return found
 
 

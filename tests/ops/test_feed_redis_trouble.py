@@ -4,15 +4,16 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Iterator
+from unittest.mock import AsyncMock
 
 import pytest
 from structlog.testing import capture_logs
 
 from antiphon.bus.redis.keys import feed
 from antiphon.errors import BusError
-from antiphon.ops import feed_redis
 from antiphon.ops.feed_outbox import FeedOutbox
 from antiphon.ops.feed_reading import position_key
+from antiphon.ops.feed_redis import RedisFeed
 from tests.ops.feed_nodes import LIFE, Subscriber, epochs, events_of, node, revs, stream, until
 from tests.support.redis import RedisServer, redis_server
 from tests.support.relay import DOWN, Relay
@@ -82,8 +83,9 @@ async def test_a_pause_of_redis_loses_and_doubles_nothing(server: RedisServer) -
 async def test_a_batch_whose_answer_was_lost_is_there_once(
     server: RedisServer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    # A look at the feed that falls into the hole would cost the one connection over which the batch gets there.
-    monkeypatch.setattr(feed_redis, "_LOOK_S", 600.0)
+    # A look that falls into the hole would cost the one connection over which the batch gets there, and the first
+    # look comes right after the first batch.
+    monkeypatch.setattr(RedisFeed, "look", AsyncMock())
     async with Relay("127.0.0.1", server.port) as relay, node(server, port=relay.port, timeout_s=0.2) as one:
         run = one.begin("resp_1")
         await one.sent()

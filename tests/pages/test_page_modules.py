@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import asyncio
-import os
 import re
 import shutil
 from pathlib import Path
-from typing import NoReturn
 
 import pytest
+
+from tests.support.sdk_processes import missing, run_process
 
 HERE = Path(__file__).parent
 PAGES = HERE.parents[1] / "server" / "antiphon" / "pages"
@@ -17,26 +16,12 @@ TEST_FILES = sorted(HERE.glob("*.test.mjs"))
 LIMIT_S = 60.0
 
 
-def _absent(reason: str) -> NoReturn:
-    if os.environ.get("CI"):
-        pytest.fail(reason)
-    pytest.skip(reason)
-
-
-async def _node(*arguments: str) -> tuple[int | None, str]:
+async def _node(*arguments: str) -> tuple[int, str]:
     node = shutil.which("node")
     if node is None:
-        _absent("tests of the page modules: no Node found")
-    process = await asyncio.create_subprocess_exec(
-        node, *arguments, stdout=asyncio.subprocess.PIPE, stderr=asyncio.subprocess.STDOUT
-    )
-    try:
-        output, _ = await asyncio.wait_for(process.communicate(), LIMIT_S)
-    except TimeoutError:
-        process.kill()
-        await process.wait()
-        pytest.fail(f"node {' '.join(arguments)} did not end within {LIMIT_S} s")
-    return process.returncode, output.decode()
+        missing("node", "install Node 20 or newer")
+    finished = await run_process([node, *arguments], wait_s=LIMIT_S)
+    return finished.code, finished.stdout + finished.stderr
 
 
 @pytest.mark.parametrize("path", TEST_FILES, ids=lambda path: path.name.removesuffix(".test.mjs"))

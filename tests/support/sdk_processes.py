@@ -16,7 +16,7 @@ import tempfile
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, NoReturn
 
 import pytest
 
@@ -40,7 +40,7 @@ class Finished:
     stderr: str
 
 
-def missing(what: str, how: str) -> None:
+def missing(what: str, how: str) -> NoReturn:
     """Skip the test, or fail it in CI."""
     message = f"{what} is missing; {how}"
     if os.environ.get("CI"):
@@ -62,7 +62,6 @@ def need_node_sdks() -> str:
         missing("node", "install Node 20 or newer")
     if not (NODE_FOLDER / "node_modules" / "openai").is_dir():
         missing(f"{NODE_FOLDER.relative_to(ROOT)}/node_modules", "make it with `make setup`")
-    assert node is not None
     return node
 
 

@@ -6,15 +6,12 @@ import asyncio
 from collections.abc import Callable, Mapping
 from typing import Protocol
 
-import structlog
-
 from antiphon.bus.tasks import end_tasks
 from antiphon.core.principal import Principal
-from antiphon.errors import StorageError, Unauthorized
+from antiphon.errors import Unauthorized
+from antiphon.governance.identity.rereading import read_forever
 from antiphon.ports import Clock
 from antiphon.store.revoked_tokens import tokens_of
-
-log = structlog.get_logger(__name__)
 
 _CLOCKS_DIFFER_S = 3_600.0
 """Revocations are dated by the machine on which they were made."""
@@ -47,7 +44,9 @@ class RevokedTokens:
     async def start(self) -> None:
         """Begin to hear of revocations. Raises StorageError."""
         await self.read()
-        self._rereading = asyncio.create_task(self._read_forever(), name="revoked tokens")
+        self._rereading = asyncio.create_task(
+            read_forever(self.read, self._reread_s, "revoked_tokens_not_read"), name="revoked tokens"
+        )
 
     async def aclose(self) -> None:
         await end_tasks([self._rereading])
@@ -76,11 +75,3 @@ class RevokedTokens:
         if not found.items() <= self._revoked.items():
             self._revoked.update(found)
             self.on_revoked()
-
-    async def _read_forever(self) -> None:
-        while True:
-            await asyncio.sleep(self._reread_s)
-            try:
-                await self.read()
-            except StorageError as error:
-                log.warning("revoked_tokens_not_read", error=str(error.__cause__ or error))

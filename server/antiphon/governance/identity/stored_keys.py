@@ -9,18 +9,15 @@ from collections.abc import AsyncIterator, Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Protocol, TypeVar
 
-import structlog
-
 from antiphon.bus.tasks import end_tasks
 from antiphon.core.principal import Principal
-from antiphon.errors import AntiphonError, StorageError, Unauthorized
+from antiphon.errors import AntiphonError, Unauthorized
 from antiphon.governance.identity.failed_logins import FailedLogins
+from antiphon.governance.identity.rereading import read_forever
 from antiphon.governance.identity.static_keys import TOP_TIER
 from antiphon.ports import Clock
 from antiphon.settings.identity import IdentitySettings
 from antiphon.store.api_keys import ApiKey
-
-log = structlog.get_logger(__name__)
 
 T = TypeVar("T")
 
@@ -85,7 +82,9 @@ class StoredKeys:
     async def start(self) -> None:
         """Begin to hear of revocations. Raises StorageError."""
         await self.read()
-        self._rereading = asyncio.create_task(self._read_forever(), name="revoked keys")
+        self._rereading = asyncio.create_task(
+            read_forever(self.read, self._reread_s, "revoked_keys_not_read"), name="revoked keys"
+        )
 
     async def aclose(self) -> None:
         await end_tasks([self._rereading])
@@ -168,14 +167,6 @@ class StoredKeys:
             key.expires_at,
             key.id,
         )
-
-    async def _read_forever(self) -> None:
-        while True:
-            await asyncio.sleep(self._reread_s)
-            try:
-                await self.read()
-            except StorageError as error:
-                log.warning("revoked_keys_not_read", error=str(error.__cause__ or error))
 
 
 def _remember(memory: OrderedDict[str, T], sha256: str, value: T, limit: int) -> None:

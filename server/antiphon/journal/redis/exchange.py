@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import math
-from collections.abc import Sequence
+from collections.abc import Coroutine, Sequence
 from typing import Any, cast
 
 import redis.asyncio
@@ -38,7 +38,7 @@ async def exchange_fast(commands: redis.asyncio.Redis, several: Sequence[Command
     """As `exchange`, for the hot path: replies as they come, packed in C, one timeout for all of them."""
     packed = b"".join([part for command in several for part in _packer.pack(*command)])
     try:
-        return await asyncio.shield(asyncio.ensure_future(_send(commands, packed, len(several))))
+        return await _to_its_end(_send(commands, packed, len(several)))
     except (RedisError, OSError) as error:
         raise BusError("Redis does not answer.") from error
 
@@ -70,9 +70,19 @@ async def exchange(commands: redis.asyncio.Redis, several: Sequence[Command]) ->
     for command in several:
         pipeline.execute_command(*command)
     try:
-        # In a task: a timeout inside the library can swallow a cancellation that comes together with the answer,
-        # and whoever is cancelled must end.
-        replies: list[Any] = await asyncio.shield(asyncio.ensure_future(pipeline.execute(raise_on_error=False)))
+        return await _to_its_end(pipeline.execute(raise_on_error=False))
     except (RedisError, OSError) as error:
         raise BusError("Redis does not answer.") from error
-    return replies
+
+
+async def _to_its_end(replies: Coroutine[Any, Any, list[Any]]) -> list[Any]:
+    """In a task: a timeout inside the library can swallow a cancellation that comes together with the answer, and
+    whoever is cancelled must end. What then fails is nobody's any more."""
+    task = asyncio.ensure_future(replies)
+    task.add_done_callback(_looked_at)
+    return await asyncio.shield(task)
+
+
+def _looked_at(task: asyncio.Task[list[Any]]) -> None:
+    if not task.cancelled():
+        task.exception()
