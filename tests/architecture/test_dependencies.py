@@ -25,7 +25,6 @@ BROUGHT_ALONG = {
     "mcp_types": "mcp",
     "pydantic_core": "pydantic",
     "referencing": "jsonschema",
-    "yarl": "aiohttp",
 }
 """Libraries that are part of another one's interface and are released for it."""
 

@@ -21,6 +21,7 @@ from antiphon.upstream.responses import ResponsesUpstream
 from tests.core.runs import check_log, drive
 from tests.support.gap_checker import CheckedRun
 from tests.upstream.calling import MIB, WAIT_S, model_call
+from tests.upstream.through_httpx import ThroughHttpx
 
 RECORDED = Path(__file__).parent / "recorded"
 TOOLS = [
@@ -68,7 +69,10 @@ class Replay:
         self._player = Player("application/json" if name.endswith(".json") else "text/event-stream")
         kind = ChatUpstream if name.startswith("chat_") else ResponsesUpstream
         self._upstream: Upstream = kind(
-            UpstreamSettings(name="local", url="http://127.0.0.1/v1"), TimeoutSettings(), MIB, self._player
+            UpstreamSettings(name="local", url="http://127.0.0.1/v1"),
+            TimeoutSettings(),
+            MIB,
+            ThroughHttpx(self._player),
         )
 
     async def log(self, *pieces: bytes) -> list[bytes]:

@@ -8,7 +8,7 @@ import contextlib
 import pytest
 
 from antiphon.errors import UpstreamError
-from antiphon.upstream.transport import AiohttpTransport
+from antiphon.upstream.transport import HttpTransport
 from tests.support import stub_upstream as stub
 from tests.support.stub_upstream import StubConn, StubRequest, StubUpstream
 from tests.upstream.calling import WAIT_S, events_of, model_call, opened, raw_events, responses_upstream, text_in
@@ -252,7 +252,7 @@ async def test_a_reader_that_is_slow_is_not_taken_for_a_silent_upstream() -> Non
 
 async def test_a_proxy_gets_the_whole_url_and_the_key_stays_in_its_header() -> None:
     async with StubUpstream() as proxy:
-        transport = AiohttpTransport(connect_s=5, idle_s=5, proxy=f"http://127.0.0.1:{proxy.port}")
+        transport = HttpTransport(connect_s=5, idle_s=5, proxy=f"http://127.0.0.1:{proxy.port}")
         async with responses_upstream("http://model.invalid/v1", transport=transport) as upstream:
             assert text_in(await events_of(upstream, model_call(token="t"))) == "w0 w1 w2 "
         request = proxy.requests[0]

@@ -5,6 +5,7 @@ No line is meant to hold one. This is for the day on which a library, an excepti
 
 from __future__ import annotations
 
+import functools
 import re
 from collections.abc import Mapping
 from typing import Any
@@ -73,5 +74,6 @@ def _masked_inside(value: Any, depth: int) -> Any:
     return [_masked("", inner, depth) for inner in value]
 
 
+@functools.lru_cache(maxsize=1024)
 def _names_secret(name: str) -> bool:
     return not _SECRET_WORDS.isdisjoint(_WORDS.findall(_CAMEL.sub("_", name).lower()))

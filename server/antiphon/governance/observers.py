@@ -35,6 +35,11 @@ class Observers:
     def __init__(self, dispatcher: Dispatcher) -> None:
         self._dispatcher = dispatcher
 
+    @property
+    def await_starts(self) -> bool:
+        """Whether anybody is told that a run starts."""
+        return self._dispatcher.listens(STARTED)
+
     async def started(self, run: RunStarted) -> tuple[Failure, ...]:
         """Tell all at once that a run starts, and wait for each, at most its time; the barrier before the model.
 

@@ -24,9 +24,11 @@ ENDS = frozenset(f"run.{state}" for state in TERMINAL)
 """Events after which a run has no other."""
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class Entry:
-    """One lifecycle event. encoded_row: the run's state after it, as JSON. at: Unix seconds.
+    """One lifecycle event, which nobody changes (to have that checked would double the cost of making one).
+
+    encoded_row: the run's state after it, as JSON. at: Unix seconds.
 
     n: counts the entries of the run from 1 on, over all nodes that ever owned it. fence: of its owner. facts,
     updated_at: of the state.
@@ -79,7 +81,9 @@ class Lifecycle:
 
     def record(self, event: str, state: RunState, data: dict[str, Any] | None = None) -> Entry:
         """Number an event and keep it."""
-        ring = self._rings.setdefault(state.tenant, _Ring())
+        ring = self._rings.get(state.tenant)
+        if ring is None:
+            ring = self._rings[state.tenant] = _Ring()
         ring.rev += 1
         state.feed_n += 1
         # Encoded at once: a ring of dicts would be seven times as large.

@@ -167,7 +167,8 @@ class Run:
     set. has_output: its first output was counted.
     agent: in whose name it works. asked: the create as models get it, without its input: with the instructions of
     the agent, which `create.raw` has not. reservation: what it holds of its tenant's quotas. passage: the
-    middlewares that let it through and wait for its end; None where it was taken over.
+    middlewares that let it through and wait for its end; None where it was taken over. final: its response, once
+    it was put away.
     """
 
     id: str
@@ -209,6 +210,16 @@ class Run:
     asked: dict[str, Any] = field(default_factory=dict)
     reservation: Reservation | None = None
     passage: Passage | None = None
+    final: bytes | None = None
+
+    def put_away(self) -> None:
+        """The run is over, and so is its task: it is only read from here on, and keeps nothing that executed it.
+
+        Ended runs are kept for a while, and what hangs on them costs memory, and the collector a look at each.
+        """
+        self.final = self.response()
+        self.task = self.reservation = self.passage = None
+        del self.assembler, self.loop
 
     @property
     def request(self) -> CreateRequest:
@@ -227,16 +238,16 @@ class Run:
     @property
     def only_waits(self) -> bool:
         """Whether nothing is left of its round but the answers of clients: a checkpoint holds all of it."""
-        return self.loop.activity == "clients" and self.phase == "streaming"
+        return self.phase == "streaming" and self.loop.activity == "clients"
 
     @property
     def steerable_now(self) -> bool:
         """Whether cutting the model off would cut no item and leave no call without its output."""
-        assembler = self.assembler
         return (
-            self.loop.activity == "model"
-            and not assembler.has_open_items
-            and not open_calls(assembler.round_items)
+            self.phase == "streaming"
+            and self.loop.activity == "model"
+            and not self.assembler.has_open_items
+            and not open_calls(self.assembler.round_items)
         )
 
     def model_input(self) -> bytes:
@@ -253,6 +264,8 @@ class Run:
 
     def response(self) -> bytes:
         """The response object as it stands, encoded."""
+        if self.final is not None:
+            return self.final
         if self.outcome is None and self.create.origin == "background" and self.state.state == "queued":
             return self.assembler.response.encode("queued", b"[]")
         return self.assembler.snapshot(self.outcome)

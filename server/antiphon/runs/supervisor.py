@@ -56,7 +56,7 @@ class Supervisor:
         run.task = task
         self._tasks.add(task)
         task.add_done_callback(self._done)
-        task.add_done_callback(lambda _: _leave(run))
+        task.add_done_callback(lambda _: _over(run))
 
     async def finish_warm_up(self, run: Run) -> None:
         """A warm-up ends as soon as it began: no model call, but an id to continue from."""
@@ -157,9 +157,10 @@ def _told(run: Run, outcome: Outcome) -> RunOutcome:
     )
 
 
-def _leave(run: Run) -> None:
+def _over(run: Run) -> None:
     """The task of a run is over. If the run is not, it goes on elsewhere, with all that it holds of quotas."""
     if run.outcome is not None:
+        run.put_away()
         return
     if run.passage is not None:
         run.passage.abandon()

@@ -6,7 +6,7 @@ import asyncio
 import os
 from abc import ABC, abstractmethod
 from collections.abc import AsyncIterator, Mapping, Sequence
-from typing import Any, Protocol
+from typing import Any, NoReturn, Protocol
 
 import httpx2
 import orjson
@@ -18,7 +18,7 @@ from antiphon.settings.limits import TimeoutSettings
 from antiphon.settings.upstream import UpstreamSettings
 from antiphon.upstream import failures
 from antiphon.upstream.answer import first_bytes, looks_like_events
-from antiphon.upstream.transport import AiohttpTransport
+from antiphon.upstream.transport import Answer, HttpRequest, HttpTransport, Transport
 
 _REFUSAL_BYTES = 1024 * 1024
 _REFUSAL_S = 2.0
@@ -29,6 +29,13 @@ _LINGER_S = 1.0
 
 _TAIL_S = 5.0
 """Once the model has said that it is finished, its usage and end marker are awaited this long."""
+
+
+_OURS = f"accept-encoding: identity\r\nuser-agent: antiphon/{__version__}\r\n".encode("ascii")
+_LINES = {
+    b"POST": b"accept: text/event-stream\r\ncontent-type: application/json\r\n" + _OURS,
+    b"GET": b"accept: application/json\r\n" + _OURS,
+}
 
 
 class Reader(Protocol):
@@ -75,7 +82,7 @@ class HttpUpstream(ABC):
         settings: UpstreamSettings,
         timeouts: TimeoutSettings,
         max_event_bytes: int,
-        transport: httpx2.AsyncBaseTransport | None = None,
+        transport: Transport | None = None,
         *,
         path: str,
     ) -> None:
@@ -84,12 +91,12 @@ class HttpUpstream(ABC):
         self._key = _configured_key(settings)
         self._url = _url(settings, path)
         self._models_url = _url(settings, "/models")
-        self._transport = transport or AiohttpTransport(
+        self._transport: Transport = transport or HttpTransport(
             connect_s=timeouts.upstream_connect_s,
             first_byte_s=timeouts.upstream_first_byte_s,
             idle_s=timeouts.upstream_idle_s,
         )
-        self._lingering: dict[asyncio.Task[None], httpx2.AsyncByteStream] = {}
+        self._lingering: dict[asyncio.Task[None], Answer] = {}
 
     @abstractmethod
     def stream(self, call: ModelCall) -> AsyncIterator[Sequence[bytes]]:
@@ -97,14 +104,14 @@ class HttpUpstream(ABC):
 
     async def _exchange(self, call: ModelCall, body: bytes, reader: Reader) -> AsyncIterator[Sequence[bytes]]:
         """Send `body` and give what `reader` makes of the answer. Raises UpstreamError."""
-        response = await self._send(self._request("POST", self._url, call.caller_token, body, call.trace))
-        answer = _body(response)
+        answer = await self._ask(b"POST", self._url, call.caller_token, body, call.trace)
         try:
-            await self._check_status(response, call.caller_token)
-            chunks, kind = _chunks(response), response.headers.get("content-type", "").lower()
+            if not 200 <= answer.status < 300:
+                await self._refuse(answer, call.caller_token)
+            chunks, kind = _chunks(answer), answer.header(b"content-type").lower()
             chunk = await first_bytes(chunks, kind)
             if not looks_like_events(chunk, kind):
-                yield await self._whole_answer(response, chunk, chunks, call, reader)
+                yield await self._whole_answer(answer, chunk, chunks, call, reader)
                 return
             while chunk and not reader.ended:
                 if batch := reader.feed(chunk):
@@ -114,31 +121,31 @@ class HttpUpstream(ABC):
             if batch := reader.end():
                 yield batch
         except httpx2.TransportError as error:
-            raise failures.broke_off(self.name, error, response.status_code) from error
+            raise failures.broke_off(self.name, error, answer.status) from error
         finally:
-            if reader.ended:
+            if reader.ended and not answer.ended:
                 self._linger(answer)
             else:
                 await answer.aclose()
 
     async def models(self) -> Sequence[str]:
         """Names from `GET {url}/models`. Raises UpstreamError."""
-        response = await self._send(self._request("GET", self._models_url, None, b""))
-        body = _body(response)
+        answer = await self._ask(b"GET", self._models_url, None)
         try:
-            await self._check_status(response, None)
-            chunks = _chunks(response)
+            if not 200 <= answer.status < 300:
+                await self._refuse(answer, None)
+            chunks = _chunks(answer)
             raw = await self._whole(await anext(chunks, b""), chunks)
         except httpx2.TransportError as error:
-            raise failures.broke_off(self.name, error, response.status_code) from error
+            raise failures.broke_off(self.name, error, answer.status) from error
         finally:
-            await body.aclose()
+            await answer.aclose()
         try:
             entries = orjson.loads(raw)["data"]
             return [entry["id"] for entry in entries if isinstance(entry["id"], str)]
         except (orjson.JSONDecodeError, KeyError, TypeError) as error:
             sentence = f"Upstream {self.name!r} gave a list of models that cannot be read."
-            raise UpstreamError(sentence, http_status=response.status_code) from error
+            raise UpstreamError(sentence, http_status=answer.status) from error
 
     async def aclose(self) -> None:
         """Close every connection, also those whose last bytes are awaited."""
@@ -149,40 +156,35 @@ class HttpUpstream(ABC):
         await asyncio.gather(*self._lingering, return_exceptions=True)
         await self._transport.aclose()
 
-    def _request(
-        self, method: str, url: httpx2.URL, token: str | None, body: bytes, trace: Mapping[str, str] | None = None
-    ) -> httpx2.Request:
+    async def _ask(
+        self,
+        method: bytes,
+        url: httpx2.URL,
+        token: str | None,
+        body: bytes = b"",
+        trace: Mapping[str, str] | None = None,
+    ) -> Answer:
         # A full set of our own headers: nothing of the caller's request goes to the upstream.
-        headers = {
-            "accept": "text/event-stream" if method == "POST" else "application/json",
-            "accept-encoding": "identity",
-            "user-agent": f"antiphon/{__version__}",
-            **(trace or {}),
-        }
-        if method == "POST":
-            headers["content-type"] = "application/json"
+        lines = _LINES[method]
         credential = token or self._key
         if credential:
-            headers["authorization"] = _authorization(self.name, credential)
-        return httpx2.Request(method, url, headers=headers, content=body or None)
-
-    async def _send(self, request: httpx2.Request) -> httpx2.Response:
+            lines += b"authorization: %b\r\n" % _authorization(self.name, credential)
+        for name, value in (trace or {}).items():
+            lines += f"{name}: {value}\r\n".encode("ascii")
         try:
-            return await self._transport.handle_async_request(request)
+            return await self._transport.ask(HttpRequest(method, url, lines, body))
         except httpx2.TransportError as error:
             raise failures.not_reached(self.name, error) from error
 
-    async def _check_status(self, response: httpx2.Response, token: str | None) -> None:
-        if response.is_success:
-            return
-        said = failures.read_error(await _some(response)).without(token or self._key)
+    async def _refuse(self, answer: Answer, token: str | None) -> NoReturn:
+        said = failures.read_error(await _some(answer)).without(token or self._key)
         raise failures.refused(
             self.name,
-            response.status_code,
+            answer.status,
             said,
             callers_token=token is not None,
-            headers=response.headers,
-            answered=response.status_code,
+            headers=httpx2.Headers(answer.headers),
+            answered=answer.status,
         )
 
     async def _whole(self, start: bytes, chunks: AsyncIterator[bytes]) -> bytes:
@@ -198,7 +200,7 @@ class HttpUpstream(ABC):
 
     async def _whole_answer(
         self,
-        response: httpx2.Response,
+        answer: Answer,
         start: bytes,
         chunks: AsyncIterator[bytes],
         call: ModelCall,
@@ -206,7 +208,7 @@ class HttpUpstream(ABC):
     ) -> list[bytes]:
         """The events of an upstream that did not stream. Raises UpstreamError for anything else."""
         text = (await self._whole(start, chunks)).removeprefix(b"\xef\xbb\xbf").strip()
-        status = response.status_code
+        status = answer.status
         try:
             parsed: Any = orjson.loads(text)
         except orjson.JSONDecodeError:
@@ -216,13 +218,13 @@ class HttpUpstream(ABC):
             return events
         error = failures.error_of(parsed)
         if error is None:
-            raise failures.unusable(self.name, text, response.headers.get("content-type", ""), status)
+            raise failures.unusable(self.name, text, answer.header(b"content-type"), status)
         said = failures.said_by(error).without(call.caller_token or self._key)
         raise failures.error_inside(self.name, said, callers_token=bool(call.caller_token), answered=status)
 
-    def _linger(self, body: httpx2.AsyncByteStream) -> None:
-        task = asyncio.get_running_loop().create_task(_read_out(body))
-        self._lingering[task] = body
+    def _linger(self, answer: Answer) -> None:
+        task = asyncio.get_running_loop().create_task(_read_out(answer))
+        self._lingering[task] = answer
         task.add_done_callback(self._lingering.pop)
 
 
@@ -237,24 +239,29 @@ async def _next(chunks: AsyncIterator[bytes], reader: Reader) -> bytes:
         return b""
 
 
-def _body(response: httpx2.Response) -> httpx2.AsyncByteStream:
-    assert isinstance(response.stream, httpx2.AsyncByteStream)
-    return response.stream
-
-
-def _chunks(response: httpx2.Response) -> AsyncIterator[bytes]:
+def _chunks(answer: Answer) -> AsyncIterator[bytes]:
     """The body as it comes; decoded if the upstream compressed it although asked not to."""
-    if response.headers.get("content-encoding", "identity").lower() == "identity":
-        return aiter(_body(response))
-    return response.aiter_bytes()
+    if answer.header(b"content-encoding").lower() in ("", "identity"):
+        return answer
+    return httpx2.Response(answer.status, headers=answer.headers, stream=_Stream(answer)).aiter_bytes()
 
 
-async def _some(response: httpx2.Response) -> bytes:
+class _Stream(httpx2.AsyncByteStream):
+    """An answer's body for httpx2, which knows how to decode it."""
+
+    def __init__(self, answer: Answer) -> None:
+        self._answer = answer
+
+    def __aiter__(self) -> AsyncIterator[bytes]:
+        return self._answer
+
+
+async def _some(answer: Answer) -> bytes:
     """The beginning of a refusal's body, whatever happens on the way."""
     seen = bytearray()
     try:
         async with asyncio.timeout(_REFUSAL_S):
-            async for chunk in response.aiter_bytes():
+            async for chunk in _chunks(answer):
                 seen += chunk
                 if len(seen) > _REFUSAL_BYTES:
                     break
@@ -263,7 +270,7 @@ async def _some(response: httpx2.Response) -> bytes:
     return bytes(seen)
 
 
-async def _read_out(body: httpx2.AsyncByteStream) -> None:
+async def _read_out(body: Answer) -> None:
     """Wait for the end of a body nobody wants any more, then give its connection back."""
     try:
         async with asyncio.timeout(_LINGER_S):
@@ -303,13 +310,13 @@ def _url(settings: UpstreamSettings, path: str) -> httpx2.URL:
     return base.copy_with(path=base.path.rstrip("/") + path)
 
 
-def _authorization(name: str, credential: str) -> str:
+def _authorization(name: str, credential: str) -> bytes:
     """A bare token is sent as Bearer; a credential that names its scheme as it is."""
     credential = credential.strip()
     if not _fits_header(credential):
         sentence = f"The credential for upstream {name!r} has characters that no header can carry."
         raise UpstreamError(sentence, status=401)
-    return credential if " " in credential else f"Bearer {credential}"
+    return (credential if " " in credential else f"Bearer {credential}").encode("ascii")
 
 
 def _fits_header(credential: str) -> bool:

@@ -23,7 +23,8 @@ _LAST = re.compile(
     rb'"type"\s*:\s*"(?:response\.(?:completed|incomplete|cancelled|failed)|error|antiphon\.whole_response)"'
 )
 _WHOLE = b"antiphon.whole_response"
-_MAY_FAIL = (b"error", b"response.failed", _WHOLE)
+_MAY_FAIL = frozenset((b"error", b"response.failed", _WHOLE))
+_ENDED_WELL = frozenset((b"response.completed", b"response.incomplete"))
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,8 +67,14 @@ def has_ended(batch: Sequence[bytes]) -> bool:
 
 def failure_in(batch: Sequence[bytes], name: str, call: ModelCall) -> UpstreamError | None:
     """The failure that an answer ends with, if it does. batch: its last one. name: of the upstream."""
-    errors = (_failure_in(event, _type_of(event), name, call, begun=True) for event in reversed(batch))
-    return next((error for error in errors if error is not None), None)
+    for event in reversed(batch):
+        kind = _type_of(event)
+        if kind in _ENDED_WELL:
+            return None
+        error = _failure_in(event, kind, name, call, begun=True)
+        if error is not None:
+            return error
+    return None
 
 
 def _failure_in(

@@ -4,13 +4,12 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterator, Sequence
 
-import httpx2
-
 from antiphon.ports import ModelCall
 from antiphon.settings.limits import TimeoutSettings
 from antiphon.settings.upstream import UpstreamSettings
 from antiphon.upstream.answer import AnswerReader
 from antiphon.upstream.http_upstream import HttpUpstream
+from antiphon.upstream.transport import Transport
 
 
 class ResponsesUpstream(HttpUpstream):
@@ -21,7 +20,7 @@ class ResponsesUpstream(HttpUpstream):
         settings: UpstreamSettings,
         timeouts: TimeoutSettings,
         max_event_bytes: int,
-        transport: httpx2.AsyncBaseTransport | None = None,
+        transport: Transport | None = None,
     ) -> None:
         super().__init__(settings, timeouts, max_event_bytes, transport, path="/responses")
 

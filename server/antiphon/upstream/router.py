@@ -93,7 +93,8 @@ class UpstreamRouter:
         the server is set. If not, its default model comes last, where `allowed` permits it; never one of the
         built-in models, which answer only where they are named.
         """
-        names = [model, *(self._fallbacks.get(model, ()) if fallbacks is None else fallbacks)]
+        named = self._fallbacks.get(model, ()) if fallbacks is None else fallbacks
+        names = [model, *named]
         last = self._default
         if not self._is_strict(strict) and last is not None and not last.startswith(_RESERVED) and allowed(last):
             names.append(last)

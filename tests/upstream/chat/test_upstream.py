@@ -19,6 +19,7 @@ from tests.support import stub_upstream as stub
 from tests.support.chat_stub import chunk, text_chunks, usage
 from tests.support.stub_upstream import Handler, StubConn, StubRequest, StubUpstream
 from tests.upstream.calling import MIB, WAIT_S, chat_upstream, events_of, kinds, model_call, opened, text_in
+from tests.upstream.through_httpx import ThroughHttpx
 
 DELTA = chunk({"content": "a"})
 STOP = chunk({}, "stop")
@@ -87,7 +88,7 @@ async def test_openai_is_told_the_limit_under_its_new_name() -> None:
         return httpx2.Response(200, json={"choices": [choice]})
 
     url = "https://api.openai.com/v1"
-    async with chat_upstream(url, transport=httpx2.MockTransport(answer)) as upstream:
+    async with chat_upstream(url, transport=ThroughHttpx(httpx2.MockTransport(answer))) as upstream:
         await events_of(upstream, model_call({"model": "m", "input": "x", "max_output_tokens": 5}))
     assert sent[0]["max_completion_tokens"] == 5
     assert "max_tokens" not in sent[0]

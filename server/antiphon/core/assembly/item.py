@@ -129,10 +129,11 @@ class OpenItem:
     approval_request_id: str | None = None
     to_model: Literal["whole", "result", "nothing"] = "whole"
     kept: dict[str, Any] | None = None
+    type: str = field(init=False)
+    """Of the upstream's item; it does not change."""
 
-    @property
-    def type(self) -> str:
-        return str(self.upstream.get("type"))
+    def __post_init__(self) -> None:
+        self.type = str(self.upstream.get("type"))
 
     @property
     def owner(self) -> Literal["server", "approver", "client", "nobody"]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 from dataclasses import dataclass
 from typing import Any, Literal
 
@@ -37,6 +38,9 @@ def id_prefix(item_type: str) -> str:
     return ID_PREFIXES.get(item_type, "item")
 
 
+_CONTENT = ("content_part", "content_index")
+
+
 @dataclass(frozen=True, slots=True)
 class Channel:
     """One kind of streamed text: its events, and where the text ends up.
@@ -50,22 +54,17 @@ class Channel:
     field: str
     place: Literal["content", "summary", "item"]
     part_type: str = ""
+    delta_type: str = dataclasses.field(init=False)
+    done_type: str = dataclasses.field(init=False)
+    part_name: str = dataclasses.field(init=False)
+    index_key: str = dataclasses.field(init=False)
 
-    @property
-    def delta_type(self) -> str:
-        return f"response.{self.name}.delta"
-
-    @property
-    def done_type(self) -> str:
-        return f"response.{self.name}.done"
-
-    @property
-    def part_name(self) -> str:
-        return "reasoning_summary_part" if self.place == "summary" else "content_part"
-
-    @property
-    def index_key(self) -> str:
-        return "summary_index" if self.place == "summary" else "content_index"
+    def __post_init__(self) -> None:
+        # Made once: they are needed with each event.
+        part = ("reasoning_summary_part", "summary_index") if self.place == "summary" else _CONTENT
+        made = (f"response.{self.name}.delta", f"response.{self.name}.done", *part)
+        for key, value in zip(("delta_type", "done_type", "part_name", "index_key"), made, strict=True):
+            object.__setattr__(self, key, value)
 
 
 OUTPUT_TEXT = Channel("output_text", "message", "text", "content", "output_text")

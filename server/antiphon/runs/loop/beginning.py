@@ -12,7 +12,7 @@ async def tell_observers(parts: LoopParts, run: Run) -> None:
 
     Only before the first model call: who takes a run over in a later round does not start it once more.
     """
-    if run.loop.round > 0 or run.loop.waiting:
+    if run.loop.round > 0 or run.loop.waiting or not parts.observers.await_starts:
         return
     state = run.state
     await parts.observers.started(

@@ -70,8 +70,7 @@ class Assigner:
         `unsupported_tool`, StorageError.
         """
         agent = await self._agents.resolve(principal.tenant, agent_name)
-        name = self._authorise(principal, agent, override)
-        model = await self.model(create, principal, agent, name)
+        model = await self._authorised(create, principal, agent, self._authorise(principal, agent, override))
         return self.bind(create, principal, agent, model, items)
 
     def _authorise(self, principal: Principal, agent: Agent, override: str | None) -> str:
@@ -103,7 +102,9 @@ class Assigner:
 
     async def model(self, create: Create, principal: Principal, agent: Agent, name: str) -> Model:
         """The model of a run, authorised again. Raises RequestError."""
-        self._authorise(principal, agent, name)
+        return await self._authorised(create, principal, agent, self._authorise(principal, agent, name))
+
+    async def _authorised(self, create: Create, principal: Principal, agent: Agent, name: str) -> Model:
         upstream, upstream_name, settings = await self._router.resolve(
             name,
             lambda model: self._policy.may_use(principal.tenant, model),
@@ -172,9 +173,10 @@ class Assigner:
         unasked = list(model.tools)
         if create.raw.get("tools") is None:
             unasked += [name for name in agent.tools or () if self._toolbox.knows(name)]
-        return replace(
-            declared, unasked=tuple(dict.fromkeys(name for name in unasked if name in scope)), scope=scope
-        )
+        if unasked or scope != declared.scope:
+            unasked = [name for name in dict.fromkeys(unasked) if name in scope]
+            declared = replace(declared, unasked=tuple(unasked), scope=scope)
+        return declared
 
 
 def check_chat(create: Create, mapped: Sequence[dict[str, Any]], assignment: Assignment) -> None:
@@ -224,6 +226,8 @@ def _with_wishes(create: Create, agent: Agent, model: str) -> Create:
         update["labels"] = {**agent.labels, **options.labels}
     if update:
         options = options.model_copy(update=update)
+    elif create.request.model == model:
+        return create
     request = create.request.model_copy(update={"model": model, "antiphon": options})
     return replace(create, request=request)
 

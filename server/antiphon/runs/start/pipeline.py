@@ -189,10 +189,13 @@ def _prepared(assignment: Assignment, principal: Principal, read: ReadCreate, pa
 def _kept(assignment: Assignment, principal: Principal, *, approved: bool) -> bytes | None:
     """The create without its input, so that it can be taken up by another process. Raises RequestError.
 
-    None where it cannot: credentials of the caller are never written down, and an answer that no model gives lives
-    here only. approved: it begins with calls that were approved, so that nobody may begin it once more.
+    None where it cannot: it is not stored, or holds credentials of the caller, which are never written down, or
+    its answer comes from no model and lives here only. approved: it begins with calls that were approved, so that
+    nobody may begin it once more.
     """
     create, agent = assignment.create, assignment.agent
+    if not create.request.stored:
+        return None
     rest = {key: value for key, value in create.raw.items() if key != "input"}
     options = create.request.antiphon
     if options.client_tools == "hold":

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import AsyncIterator, Sequence
 from typing import Any
 
-import httpx2
 import orjson
 
 from antiphon.errors import RequestError, UpstreamError
@@ -17,6 +16,7 @@ from antiphon.upstream.chat.stream import ChatStream
 from antiphon.upstream.chat.tools import ChatTools
 from antiphon.upstream.http_upstream import HttpUpstream
 from antiphon.upstream.sse import SseReader
+from antiphon.upstream.transport import Transport
 
 
 class ChatUpstream(HttpUpstream):
@@ -27,7 +27,7 @@ class ChatUpstream(HttpUpstream):
         settings: UpstreamSettings,
         timeouts: TimeoutSettings,
         max_event_bytes: int,
-        transport: httpx2.AsyncBaseTransport | None = None,
+        transport: Transport | None = None,
     ) -> None:
         super().__init__(settings, timeouts, max_event_bytes, transport, path="/chat/completions")
         self._limit = limit_field(self._url.host)
