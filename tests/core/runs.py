@@ -32,7 +32,7 @@ def drive(events: Iterable[Event | bytes], end: Outcome | None = None) -> tuple[
     assembler = new_assembler()
     log = [assembler.lifecycle(f"response.{name}", "in_progress") for name in ("created", "in_progress")]
     for event in events:
-        log += assembler.feed(event if isinstance(event, bytes) else orjson.dumps(event))
+        log += assembler.feed([event if isinstance(event, bytes) else orjson.dumps(event)])
     outcome = assembler.outcome or end or failed("upstream_error", "The stream broke off.")
     if outcome.status != "failed":
         log += assembler.close_items("incomplete")

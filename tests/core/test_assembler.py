@@ -187,7 +187,7 @@ def test_a_terminal_with_an_item_nested_too_deep_still_ends_the_run() -> None:
 
 def test_nothing_follows_the_upstreams_last_word() -> None:
     assembler, _ = drive([text("a"), COMPLETED])
-    assert assembler.feed(encode(text("b"))) == []
+    assert assembler.feed([encode(text("b"))]) == []
 
 
 @pytest.mark.parametrize("error", ERRORS)
@@ -532,7 +532,7 @@ def test_halves_put_together_give_the_text_again() -> None:
 
 def test_a_snapshot_has_what_was_said_so_far() -> None:
     assembler = new_assembler()
-    assembler.feed(encode(text("Hel")))
+    assembler.feed([encode(text("Hel"))])
     snapshot = orjson.loads(assembler.snapshot())
     assert snapshot["status"] == "in_progress"
     assert snapshot["output"][0]["content"][0]["text"] == "Hel"

@@ -94,7 +94,7 @@ def lifecycle(assembler: Assembler) -> list[bytes]:
 
 
 def feed(assembler: Assembler, events: list[Event]) -> list[bytes]:
-    return [made for event in events for made in assembler.feed(orjson.dumps(event))]
+    return assembler.feed([orjson.dumps(event) for event in events])
 
 
 def complete(assembler: Assembler, made: dict[str, CallResult]) -> list[bytes]:

@@ -72,7 +72,7 @@ def test_what_was_streamed_counts_whether_the_items_are_finished_or_not(whole: b
     assembler = new_assembler()
     events = says(("reasoning", "hmm "), ("text", "a word or two"), call("look", where="here"))
     for event in events if whole else events[:-2]:
-        assembler.feed(event)
+        assembler.feed([event])
     said = said_in(assembler.round_items)
     assert said.reasoning_bytes == len("hmm ")
     assert said.output_bytes == len("hmm " + "a word or two" + "look" + '{"where": "here"}')

@@ -57,7 +57,7 @@ class AnswerReader:
         self._assembler = Assembler(ResponseObject("resp_0", 0, {"model": ""}), lambda prefix: f"{prefix}_0")
 
     def feed(self, raw: bytes) -> None:
-        self._assembler.feed(raw)
+        self._assembler.feed([raw])
 
     @property
     def outcome(self) -> Outcome | None:

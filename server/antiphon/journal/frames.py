@@ -25,18 +25,15 @@ def lane_suffix(stream_id: str | None) -> bytes:
 
 
 class Batch:
-    """Consecutive events of a run. first: number of the first one."""
+    """Consecutive events of a run. first, last: numbers of the first and the last one."""
 
-    __slots__ = ("_frames", "events", "first")
+    __slots__ = ("_frames", "events", "first", "last")
 
     def __init__(self, first: int, events: Sequence[bytes]) -> None:
         self.first = first
+        self.last = first + len(events) - 1
         self.events = events
         self._frames: dict[str | None, bytes] = {}
-
-    @property
-    def last(self) -> int:
-        return self.first + len(self.events) - 1
 
     def frames(self, stream_id: str | None) -> bytes:
         """All events as WebSocket frames for one lane, ready for one write."""

@@ -38,6 +38,7 @@ class FastWebSocketProtocol(WebSocketsSansIOProtocol):
         self._message_s = 60.0
         self._written = 0
         self._discarding = False
+        self._is_full = False
         self.on_writable: Callable[[], None] = _nothing
         self.on_stalled: Callable[[], None] = _nothing
 
@@ -69,7 +70,7 @@ class FastWebSocketProtocol(WebSocketsSansIOProtocol):
     @property
     def full(self) -> bool:
         """Whether more should not be written until `on_writable`."""
-        return not self.writable.is_set()
+        return self._is_full
 
     @property
     def unsent(self) -> int:
@@ -186,10 +187,12 @@ class FastWebSocketProtocol(WebSocketsSansIOProtocol):
 
     def pause_writing(self) -> None:
         super().pause_writing()
+        self._is_full = True
         self._watch_stall()
 
     def resume_writing(self) -> None:
         super().resume_writing()
+        self._is_full = False
         self._stop_watching()
         self.on_writable()
 
@@ -197,6 +200,7 @@ class FastWebSocketProtocol(WebSocketsSansIOProtocol):
         self._stop_watching()
         self._forget_message()
         super().connection_lost(exc)
+        self._is_full = False
         self.on_writable()
 
     def _watch_stall(self) -> None:

@@ -117,7 +117,9 @@ class HttpUpstream(ABC):
                 if batch := reader.feed(chunk):
                     yield batch
                 reader.check()
-                chunk = b"" if reader.ended else await _next(chunks, reader)
+                if reader.ended:
+                    break
+                chunk = await (_tail(chunks) if reader.settled else anext(chunks, b""))
             if batch := reader.end():
                 yield batch
         except httpx2.TransportError as error:
@@ -228,10 +230,8 @@ class HttpUpstream(ABC):
         task.add_done_callback(self._lingering.pop)
 
 
-async def _next(chunks: AsyncIterator[bytes], reader: Reader) -> bytes:
-    """The next chunk, empty at the end of the body; of a settled answer, a break or long silence is it too."""
-    if not reader.settled:
-        return await anext(chunks, b"")
+async def _tail(chunks: AsyncIterator[bytes]) -> bytes:
+    """The next chunk of a settled answer: empty at its end, and at a break or after long silence, too."""
     try:
         async with asyncio.timeout(_TAIL_S):
             return await anext(chunks, b"")

@@ -40,6 +40,8 @@ class SseReader:
         self.check()
         if self._head is not None:
             chunk = self._without_bom(chunk)
+        elif not self._pending and chunk.endswith(b"\n\n") and self._is_usual(chunk):
+            return self._parse(chunk[:-2].split(b"\n\n"))
         chunk = self._lf_only(chunk)
         if not chunk or self.done:
             return []
@@ -58,6 +60,10 @@ class SseReader:
         """Raises UpstreamError if the last chunk held an event over the limit behind events that were given."""
         if self._oversized:
             raise self._too_large()
+
+    def _is_usual(self, chunk: bytes) -> bool:
+        """Whether a chunk that ends with an event, behind nothing unfinished, needs no closer look."""
+        return len(chunk) <= self._max and _CR not in chunk and not self._swallow_lf and not self.done
 
     def _without_bom(self, chunk: bytes) -> bytes:
         """Hold back up to three bytes until it is clear whether they are a byte order mark."""

@@ -40,11 +40,8 @@ class Answer(Protocol):
 
     status: int
     headers: list[tuple[bytes, bytes]]
-
-    @property
-    def ended(self) -> bool:
-        """Whether all of it has arrived."""
-        ...
+    ended: bool
+    """Whether all of it has arrived."""
 
     def header(self, name: bytes) -> str:
         """The value of a header, empty if there is none. name: in lower case."""

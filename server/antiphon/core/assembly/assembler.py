@@ -9,7 +9,7 @@ numbers, indices and items go on. `feed` does not emit the terminal event: the u
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import orjson
@@ -70,14 +70,19 @@ class Assembler(OwnItems):
         self._emit(None, event_type, {"response": orjson.Fragment(self.response.encode(status, b"[]"))})
         return self._sink.take()[0]
 
-    def feed(self, raw: bytes) -> list[bytes]:
-        """Take one upstream event; gives the events for the log, in order. Nothing after the outcome."""
-        if self.outcome is not None:
-            return []
+    def feed(self, batch: Sequence[bytes]) -> list[bytes]:
+        """Take upstream events; gives the events for the log, in order. Nothing after the outcome."""
+        for raw in batch:
+            if self.outcome is not None:
+                break
+            self._feed(raw)
+        return self._sink.take()
+
+    def _feed(self, raw: bytes) -> None:
         event = read_event(raw)
         if event is None:
             self.dropped += 1
-            return []
+            return
         try:
             channel = BY_DELTA.get(event["type"])
             if channel is not None:
@@ -91,7 +96,6 @@ class Assembler(OwnItems):
             self.outcome = verdict.failed(
                 "upstream_error", "The model said too much behind a tool call.", http_status=502
             )
-        return self._sink.take()
 
     def terminal(self, outcome: Outcome) -> bytes:
         """The one terminal event. Open items appear in its output as `incomplete`."""

@@ -199,17 +199,17 @@ async def infer(parts: LoopParts, run: Run) -> Outcome:
 
 async def _consume(parts: LoopParts, run: Run, stream: AsyncIterator[Sequence[bytes]]) -> Outcome:
     """Feed the stream to the log until the upstream said how it ended, or a steer cut it."""
-    assembler, journal, run_log = run.assembler, parts.journal, run.log
+    assembler, journal, run_log, holds = run.assembler, parts.journal, run.log, run.holds
     async for batch in stream:
         first = assembler.next_number
-        events: list[bytes] = []
         try:
-            for raw in batch:
-                events += assembler.feed(raw)
+            events = assembler.feed(batch)
         except Exception:
-            journal.append(run_log, events, first)  # what was produced before a fault of ours is not lost
+            journal.append(
+                run_log, assembler.take(), first
+            )  # what was produced before a fault of ours is not lost
             raise
-        asked = run.holds and ask(parts, run)
+        asked = holds and ask(parts, run)
         if events:
             _show(parts, run, events, first)
         if asked and _is_whole(run):

@@ -32,6 +32,10 @@ class HttpAnswer(httpx2.AsyncByteStream):
 
     def __init__(self, connection: HttpConnection, first_byte_s: float, idle_s: float) -> None:
         self.status = 0
+        self.ended = False
+        """Whether all of it has arrived."""
+        self.head_at: float | None = None
+        """Time of the loop at which its head was there."""
         self.headers: list[tuple[bytes, bytes]] = []
         self._connection = connection
         self._loop = asyncio.get_running_loop()
@@ -39,10 +43,9 @@ class HttpAnswer(httpx2.AsyncByteStream):
         self._bytes = 0
         self._error: httpx2.TransportError | None = None
         self._waiter: asyncio.Future[None] | None = None
-        self._is_begun = self._is_ended = False
+        self._is_begun = False
         self._first_byte_s, self._idle_s = first_byte_s, idle_s
         self._asked_at = self._loop.time()
-        self._head_at: float | None = None
         self._waiting_since: float | None = None
         self._watch = self._loop.call_later(first_byte_s, self._check)
 
@@ -55,7 +58,7 @@ class HttpAnswer(httpx2.AsyncByteStream):
 
     async def head(self) -> None:
         """Wait for the head. Raises httpx2.TransportError."""
-        while self._head_at is None:
+        while self.head_at is None:
             if self._error is not None:
                 raise self._error
             await self._wait()
@@ -68,25 +71,26 @@ class HttpAnswer(httpx2.AsyncByteStream):
         while not self._chunks:
             if self._error is not None:
                 raise self._error
-            if self._is_ended:
+            if self.ended:
                 raise StopAsyncIteration
             await self._wait()
         chunks, self._chunks, self._bytes = self._chunks, [], 0
-        self._connection.take_more()
+        if self._connection.is_paused:
+            self._connection.take_more()
         return chunks[0] if len(chunks) == 1 else b"".join(chunks)
 
     async def aclose(self) -> None:
         """Give the connection back, or drop it at once without waiting for unsent bytes."""
         self._watch.cancel()
         self._connection.done(self)
-        if not self._is_ended and self._error is None:
+        if not self.ended and self._error is None:
             self.fail(httpx2.ReadError("closed"))
 
     # What the connection tells
 
     def on_head(self, status: int) -> None:
         self.status = status
-        self._head_at = self._loop.time()
+        self.head_at = self._loop.time()
 
     def on_body(self, data: bytes) -> bool:
         """More of the body; whether that is more than is good for the memory."""
@@ -99,12 +103,12 @@ class HttpAnswer(httpx2.AsyncByteStream):
         return self._bytes > READ_BUFFER_BYTES
 
     def on_end(self) -> None:
-        self._is_ended = True
+        self.ended = True
         self._watch.cancel()
 
     def fail(self, error: httpx2.TransportError) -> None:
         """Nothing more comes; what is there may still be read."""
-        if self._error is None and not self._is_ended:
+        if self._error is None and not self.ended:
             self._error = error
             self._watch.cancel()
         self.wake()
@@ -114,15 +118,6 @@ class HttpAnswer(httpx2.AsyncByteStream):
         waiter, self._waiter = self._waiter, None
         if waiter is not None and not waiter.done():
             waiter.set_result(None)
-
-    @property
-    def ended(self) -> bool:
-        """Whether all of it has arrived."""
-        return self._is_ended
-
-    @property
-    def has_head(self) -> bool:
-        return self._head_at is not None
 
     async def _wait(self) -> None:
         self._waiting_since = self._loop.time()
@@ -138,8 +133,8 @@ class HttpAnswer(httpx2.AsyncByteStream):
             due = (now if self._waiting_since is None else self._waiting_since) + self._idle_s
         else:
             due = self._asked_at + self._first_byte_s
-            if self._head_at is not None:
-                due = max(due, self._head_at + _FIRST_READ_S)
+            if self.head_at is not None:
+                due = max(due, self.head_at + _FIRST_READ_S)
         if now >= due:
             self.fail(httpx2.ReadTimeout("nothing came"))
         else:
@@ -165,9 +160,9 @@ class HttpConnection(asyncio.Protocol):
         self._headers: list[tuple[bytes, bytes]] = []
         self._head_bytes = 0
         self._is_final = False
-        self._is_paused = False
         self._keeps_alive = True
         self.transport: asyncio.Transport
+        self.is_paused = False
         self.is_reused = False
         self.free_since = 0.0
 
@@ -202,8 +197,8 @@ class HttpConnection(asyncio.Protocol):
 
     def take_more(self) -> None:
         """What had arrived was taken."""
-        if self._is_paused and not self.transport.is_closing():
-            self._is_paused = False
+        if self.is_paused and not self.transport.is_closing():
+            self.is_paused = False
             self.transport.resume_reading()
 
     # asyncio.Protocol
@@ -216,7 +211,7 @@ class HttpConnection(asyncio.Protocol):
         if answer is None or answer.ended:
             self.drop()  # nobody asked for this
             return
-        if not answer.has_head:
+        if answer.head_at is None:
             self._head_bytes += len(data)
         try:
             self._parser.feed_data(data)
@@ -225,7 +220,7 @@ class HttpConnection(asyncio.Protocol):
         except httptools.HttpParserError:
             self._broken(answer, "it sent what is no HTTP")
         else:
-            if not answer.has_head and self._head_bytes > _HEAD_BYTES:
+            if answer.head_at is None and self._head_bytes > _HEAD_BYTES:
                 self._broken(answer, "the head of its answer is too long")
         answer.wake()
 
@@ -264,8 +259,8 @@ class HttpConnection(asyncio.Protocol):
 
     def on_body(self, body: bytes) -> None:
         answer = self._answer
-        if answer is not None and not answer.ended and answer.on_body(body) and not self._is_paused:
-            self._is_paused = True
+        if answer is not None and not answer.ended and answer.on_body(body) and not self.is_paused:
+            self.is_paused = True
             self.transport.pause_reading()
 
     def on_message_complete(self) -> None:
@@ -280,6 +275,6 @@ class HttpConnection(asyncio.Protocol):
         return self._is_final and b"content-length" not in names and b"transfer-encoding" not in names
 
     def _broken(self, answer: HttpAnswer, why: str) -> None:
-        kind = httpx2.ReadError if answer.has_head else httpx2.RemoteProtocolError
+        kind = httpx2.ReadError if answer.head_at is not None else httpx2.RemoteProtocolError
         answer.fail(kind(why))
         self.drop()
