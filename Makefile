@@ -6,6 +6,7 @@ CLIENTS := .venv-clients
 MODEL := .venv-model
 BENCH := .venv-bench
 STAMPS := .make
+BASE ?= HEAD
 CORES := $(shell getconf _NPROCESSORS_ONLN)
 # Tests wait more than they compute, for models that take their time and for what shall time out: more at once than
 # there are cores.
@@ -14,7 +15,7 @@ NODE_TESTS := tests/bus tests/journal tests/elsewhere tests/cluster tests/chaos 
 NODE_JOBS ?= $(TEST_JOBS)
 
 .DEFAULT_GOAL := help
-.PHONY: help run cluster setup test test-fast test-chaos test-codex test-model fuzz check fmt lint types wire web lock bench bench-server bench-cluster bench-governance bench-page clean
+.PHONY: help run cluster setup test test-fast test-chaos test-codex test-model fuzz check fmt lint types wire web lock bench bench-server bench-cluster bench-governance bench-page bench-compare bench-profile clean
 
 help: ## List the targets
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  %-12s %s\n", $$1, $$2}'
@@ -25,14 +26,14 @@ run: $(STAMPS)/serve ## Start the server on http://127.0.0.1:8787 (ARGS="--port 
 cluster: $(STAMPS)/cluster ## Start two nodes, Valkey and PostgreSQL on this machine, without containers
 	@exec $(BIN)/python -m deploy.cluster $(ARGS)
 
-setup: $(STAMPS)/test $(STAMPS)/clients $(STAMPS)/npm ## Install everything development and tests need
+setup: $(STAMPS)/test $(STAMPS)/clients $(STAMPS)/npm $(STAMPS)/bench ## Install everything development and tests need
 
 test: setup ## Run all tests but the slow suites
 	$(BIN)/python -m pytest -n $(TEST_JOBS) --dist worksteal -m "not codex and not fuzz and not model" tests $(NODE_TESTS:%=--ignore=%)
 	$(BIN)/python -m pytest -n $(NODE_JOBS) --dist worksteal $(NODE_TESTS)
 
 test-fast: $(STAMPS)/test ## Run the tests that need neither browser nor SDKs
-	$(BIN)/python -m pytest -n $(TEST_JOBS) --dist worksteal -m "not codex and not fuzz and not model and not browser and not clients and not chaos" tests
+	$(BIN)/python -m pytest -n $(TEST_JOBS) --dist worksteal -m "not codex and not fuzz and not model and not browser and not clients and not chaos and not bench" tests
 
 test-chaos: $(STAMPS)/test ## Kill, stop and cut off nodes and servers, fifty rounds of each (CHAOS_ROUNDS=n for others)
 	CHAOS_ROUNDS=$${CHAOS_ROUNDS:-50} CHAOS_PAUSE_S=$${CHAOS_PAUSE_S:-10} DRAIN_SOCKETS=$${DRAIN_SOCKETS:-5000} \
@@ -72,13 +73,20 @@ lock: ## Write requirements.lock anew from pyproject.toml
 	$(STAMPS)/lock-venv/bin/uv pip compile -q --universal --python-version 3.11 --no-header --no-annotate \
 		--no-emit-index-url --no-emit-find-links pyproject.toml --extra test --extra dev -o requirements.lock
 
-bench: bench-server bench-cluster bench-governance bench-page ## Measure one server and several nodes (ARGS="--quick" for a short run)
+bench: bench-server bench-cluster bench-governance bench-page ## Measure everything, and write bench/RESULTS.md (ARGS="--quick": short, and not written)
+	$(BENCH)/bin/python bench/results_page.py
 
-bench-server: $(STAMPS)/serve $(STAMPS)/bench ## Measure the server on one machine, beside a peer (ARGS="--list" ...)
+bench-server: $(STAMPS)/serve $(STAMPS)/bench ## Measure the server on one machine, beside its peers (ARGS="--list" ...)
 	$(BENCH)/bin/python bench/run.py $(ARGS)
 
 bench-cluster: $(STAMPS)/serve $(STAMPS)/bench ## Measure two nodes on Redis and PostgreSQL (ARGS="--list" ...)
 	$(BENCH)/bin/python bench/cluster.py $(ARGS)
+
+bench-compare: $(STAMPS)/serve $(STAMPS)/bench ## Measure the working tree beside a revision (BASE=HEAD~1 ARGS="--only turns_1_unstored")
+	$(BENCH)/bin/python bench/compare.py $(BASE) $(ARGS)
+
+bench-profile: $(STAMPS)/serve $(STAMPS)/bench ## Show in which stages a measure spends its CPU (ARGS="turns_1_unstored")
+	$(BENCH)/bin/python bench/stage_profile.py $(ARGS)
 
 bench-governance: $(STAMPS)/test ## Measure admission, keys, and sockets that never say who they are
 	$(BIN)/python -m bench.admission && $(BIN)/python -m bench.identity

@@ -20,11 +20,11 @@ from pathlib import Path
 import report
 from cluster_measures import QUICK, SMOKE, STANDARD, ClusterProfile, Stage, all_stages
 from cluster_servers import CLUSTER, SINGLE, RunningCluster, running_cluster
+from figures import Figure, Measure
 from load_runs import LoadRuns, end_within, setup_facts
-from measures import Figure, Measure
 from processes import BenchError, CorePlan, Process
 from rich.console import Console
-from servers import Antiphon, RunningServer, find_program, source_revision
+from servers import Antiphon, RunningServer, find_program
 
 HERE = Path(__file__).resolve().parent
 LATEST = HERE / "results" / "cluster-latest.json"
@@ -165,7 +165,7 @@ def main() -> None:
     measures = sum(len(stage.measures) for stage in bench.stages)
     end_within(profile.repeats * (len(bench.stages) * SLACK_PER_STAGE_S + measures * args.wait_quiet_s * 2))
     versions = {"antiphon": Antiphon(program).version()}
-    setup = setup_facts(bench.cores, profile.repeats, source_revision(), versions)
+    setup = setup_facts(bench.cores, profile.repeats, versions, sys.argv[1:])
     console = Console(width=None if sys.stdout.isatty() else 140)
     with tempfile.TemporaryDirectory(prefix="antiphon-bench-", ignore_cleanup_errors=True) as folder:
         work_dir = Path(folder)

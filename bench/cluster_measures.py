@@ -2,7 +2,8 @@
 
 from dataclasses import dataclass
 
-from measures import Figure, Measure
+from cluster_servers import SINGLE
+from figures import Figure, Measure, Target
 
 LOAD_CLUSTER = "load_cluster.py"
 
@@ -54,14 +55,14 @@ class Stage:
     once: bool = False
 
 
-def _owner_figures(key: str, label: str, ratio_at_most: float | None) -> tuple[Figure, ...]:
+def _owner_figures(key: str, label: str, target: Target | None) -> tuple[Figure, ...]:
     return (
         Figure(
             f"{key}.cpu",
             f"CPU per event of the owner, {label}",
             "cpu_us_per_event",
             "µs",
-            ratio_at_most=ratio_at_most,
+            target=target,
         ),
         Figure(f"{key}.redis", f"CPU per event of Redis, {label}", "meters.redis", "µs"),
         Figure(f"{key}.postgres", f"CPU per event of PostgreSQL, {label}", "meters.postgres", "µs"),
@@ -75,7 +76,7 @@ def _owner(profile: ClusterProfile) -> Stage:
         "saturated",
         ("throughput", "--sockets", "10", "--seconds", str(profile.saturated_s), "--store"),
         (
-            *_owner_figures("saturated", "10 sockets × 200 deltas", 1.6),
+            *_owner_figures("saturated", "10 sockets × 200 deltas", Target(1.6, against=SINGLE)),
             Figure("saturated.rate", "events/s, 10 sockets × 200 deltas", "events_per_s", "1/s", 0, "higher"),
         ),
     )
@@ -121,7 +122,7 @@ def _followed(profile: ClusterProfile) -> tuple[Measure, ...]:
                 Figure("followed.here", "latency p50 on the owner, 50 × 50/s", "here_ms.p50", "ms", 2),
                 Figure("followed.here99", "latency p99 on the owner, 50 × 50/s", "here_ms.p99", "ms", 2),
                 Figure("followed.added", "added by the other node p50, 50 × 50/s", "added_ms.p50", "ms", 2),
-                Figure("followed.added99", "added p99, 50 × 50/s", "added_ms.p99", "ms", 2, at_most=15),
+                Figure("followed.added99", "added p99, 50 × 50/s", "added_ms.p99", "ms", 2, target=Target(15)),
                 *_owner_figures("followed", at_pace, None),
                 Figure("followed.follower", f"{follower}, {at_pace}", "follower_us_per_event", "µs"),
             ),
@@ -161,10 +162,22 @@ def _adoption(profile: ClusterProfile, lease_s: float) -> Stage:
     counts = ("--sockets", str(profile.waiting_runs), "--streams", str(profile.streams))
     figures = (
         Figure(f"{key}.waiting", f"waiting runs taken, median, {since}", "waiting_ms.p50", "ms", 0),
-        Figure(f"{key}.waiting_last", f"last waiting run taken, {since}", "waiting_ms.max", "ms", 0, at_most=2000),
+        Figure(
+            f"{key}.waiting_last",
+            f"last waiting run taken, {since}",
+            "waiting_ms.max",
+            "ms",
+            0,
+            target=Target(2000),
+        ),
         Figure(f"{key}.streaming", f"spoken runs ended, median, {since}", "streaming_ms.p50", "ms", 0),
         Figure(
-            f"{key}.streaming_last", f"last spoken run ended, {since}", "streaming_ms.max", "ms", 0, at_most=2000
+            f"{key}.streaming_last",
+            f"last spoken run ended, {since}",
+            "streaming_ms.max",
+            "ms",
+            0,
+            target=Target(2000),
         ),
     )
     measure = Measure(key, ("adoption", *counts), figures, ours_only=True, nodes=2, script=LOAD_CLUSTER)
@@ -175,11 +188,11 @@ def _reconnect(profile: ClusterProfile) -> Stage:
     counts = ("--sockets", str(profile.clients), "--streams", str(profile.followed_runs))
     figures = (
         Figure("reconnect.clients", "clients that lose their node at once", "clients", "", 0, "none"),
-        Figure("reconnect.back", "until all are back and have everything", "back_s", "s", 1, at_most=30),
+        Figure("reconnect.back", "until all are back and have everything", "back_s", "s", 1, target=Target(30)),
         Figure("reconnect.going_on", "followers of runs that went on, median", "going_on_ms.p50", "ms", 0),
         Figure("reconnect.going_on_last", "followers of runs that went on, last", "going_on_ms.max", "ms", 0),
         Figure("reconnect.ended", "followers of runs that died, median (lease 5 s)", "ended_ms.p50", "ms", 0),
-        Figure("reconnect.lost", "events lost", "lost", "", 0, at_most=0),
+        Figure("reconnect.lost", "events lost", "lost", "", 0, target=Target(0)),
         Figure("reconnect.rss", "memory of the node that took them", "node_rss_mb", "MB", 0),
     )
     measure = Measure("reconnect", ("reconnect", *counts), figures, ours_only=True, nodes=2, script=LOAD_CLUSTER)

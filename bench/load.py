@@ -6,6 +6,7 @@ Behind the server stands `mock_upstream.py`, whose directive travels in the user
     load.py turns      --url ... --sockets 1             one-delta turns
     load.py paced      --url ... --sockets 50 --rate 50  latency from upstream write to client read
     load.py idle       --url ... --sockets 1000          memory per idle socket
+    load.py conversation --url ... --turns 1000 --store  what a turn costs when so many came before it
     load.py held       --url ... --sockets 100 --store   answers to held calls: from client to model
     load.py waiting    --url ... --sockets 1000 --store  memory and CPU of runs that wait for a tool
     load.py viewers    --url ... --sockets 1000 --rate 10   one run on so many sockets
@@ -26,10 +27,11 @@ from urllib.parse import urlsplit
 import orjson
 import uvloop
 from load_clients import Tally, Turn, TurnClient, connect
+from load_conversation import run_conversation
 from load_held import run_held, run_waiting
 from load_viewers import run_dashboards, run_stalled, run_viewers
 from load_window import CpuWindow, Result, meter, quantiles_ms, raise_priority
-from process_meter import raise_open_files_limit, rss_bytes
+from process_meter import raise_open_files_limit, rss_bytes, sockets_by_process
 
 LOOPBACK_HOSTS = {"127.0.0.1", "localhost", "::1"}
 
@@ -41,9 +43,15 @@ async def wait_for_end(clients: list[TurnClient], tally: Tally, timeout_s: float
         tally.fail(f"turn not finished within {timeout_s:g} s")
 
 
+def server_sockets(args: argparse.Namespace) -> list[int]:
+    """How many of our connections each process of the server holds."""
+    return sockets_by_process(args.server_pid, urlsplit(args.url[0]).port or 0) if args.server_pid else []
+
+
 async def run_throughput(args: argparse.Namespace, turn: Turn, tally: Tally) -> Result:
     """Closed loop: every socket always has one turn in flight."""
     clients = await connect(turn, tally, args.sockets, args.wire, args.timeout_s)
+    held = server_sockets(args)
     for client in clients:
         client.begin()
     await asyncio.sleep(args.warm_up_s)
@@ -64,6 +72,7 @@ async def run_throughput(args: argparse.Namespace, turn: Turn, tally: Tally) -> 
         **window.result(events, turns),
         "turn_ms": quantiles_ms(turn_ns),
         "first_event_ms": quantiles_ms(first_ns),
+        "server_sockets": held,
     }
 
 
@@ -129,6 +138,7 @@ MODES = {
     "turns": run_throughput,
     "paced": run_paced,
     "idle": run_idle,
+    "conversation": run_conversation,
     "held": run_held,
     "waiting": run_waiting,
     "viewers": run_viewers,
@@ -144,6 +154,7 @@ async def run(args: argparse.Namespace) -> Result:
     deltas = {
         "turns": 1,
         "idle": 1,
+        "conversation": 1,
         "dashboards": 1,
         "paced": round(args.rate * (args.seconds + args.warm_up_s)),
         "viewers": round(args.rate * (args.seconds + args.warm_up_s + CONNECTING_S)),
@@ -187,14 +198,18 @@ def parse_args() -> argparse.Namespace:
     parser.add_argument("--leave", action="store_true", help="leave runs that wait with nobody attached (waiting)")
     parser.add_argument("--server-pid", type=int, help="root process whose CPU and memory are read")
     parser.add_argument("--upstream-pid", type=int, help="the mock's process, to see what the rig costs")
+    parser.add_argument("--upstream-url", help="the mock's base URL (conversation)")
+    parser.add_argument("--turns", type=int, default=1000, help="of a conversation")
     parser.add_argument(
         "--meter", type=meter, action="append", default=[], metavar="NAME=PID", help="another process to read"
     )
     args = parser.parse_args()
     if not {urlsplit(url).hostname for url in args.url} <= LOOPBACK_HOSTS:
         parser.error("the load client talks to this machine only")
-    if args.mode in ("idle", "waiting") and not args.server_pid:
+    if args.mode in ("idle", "waiting", "conversation") and not args.server_pid:
         parser.error(f"{args.mode} needs --server-pid")
+    if args.mode == "conversation" and not args.upstream_url:
+        parser.error("conversation needs --upstream-url")
     return args
 
 

@@ -5,16 +5,18 @@ import os
 import platform
 import signal
 import time
+from collections.abc import Sequence
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
 import orjson
 import report
-from measures import Measure
+from figures import Measure
 from process_meter import machine_cpu_s
 from processes import BenchError, CorePlan, Process
 from rich.console import Console
+from servers import source_revision
 
 LOAD_GRACE_S = 60.0
 """What a load client may take beyond its measured seconds: connecting, last turns, closing."""
@@ -38,12 +40,13 @@ class LoadRuns:
         work_dir: Path,
         command: list[str | Path],
         cores: frozenset[int] | None,
+        env: dict[str, str] | None = None,
     ) -> None:
         """One program that prints a result; a failure is recorded and the bench goes on."""
         self._wait_for_quiet()
         self.count += 1
         log_path = work_dir / f"load{self.count}.log"
-        client = Process(command, log_path, cores=cores)
+        client = Process(command, log_path, cores=cores, env=env)
         try:
             result = orjson.loads(client.wait_for_end(self.measured_s + LOAD_GRACE_S))
         except (BenchError, orjson.JSONDecodeError) as error:
@@ -75,18 +78,24 @@ def brief(measure: Measure, result: dict[str, Any]) -> str:
     return ", ".join(parts) + (f", {result['errors']} ERRORS" if result.get("errors") else "")
 
 
-def setup_facts(cores: CorePlan, repeats: int, revision: str, versions: dict[str, str]) -> dict[str, Any]:
-    """Machine, versions and date."""
+def setup_facts(cores: CorePlan, repeats: int, versions: dict[str, str], options: Sequence[str]) -> dict[str, Any]:
+    """Machine, versions and date. options: of the command line."""
     return {
         "date": datetime.now(UTC).isoformat(timespec="seconds"),
-        "machine": f"{cpu_model()}, {os.cpu_count()} cores, {platform.system()} {platform.release()}",
+        "machine": f"{cpu_model()}, {os.cpu_count()} cores, {kernel()}",
         "python": platform.python_version(),
         "pinning": cores.describe(),
         "load_average_at_start": round(os.getloadavg()[0], 2),
-        "revision": revision,
+        "revision": source_revision(),
         "versions": versions,
         "repeats": repeats,
+        "options": " ".join(options) or "none",
     }
+
+
+def kernel() -> str:
+    """Its name and version; what a distribution or a host calls its build is left out."""
+    return f"{platform.system()} {'.'.join(platform.release().split('.')[:2])}"
 
 
 def cpu_model() -> str:

@@ -4,7 +4,7 @@ import argparse
 import os
 import time
 
-from process_meter import cpu_s, machine_cpu_s
+from process_meter import cpu_s, machine_cpu_s, main_thread_cpu_s
 
 Result = dict[str, object]
 
@@ -21,6 +21,7 @@ class CpuWindow:
         self.began: dict[str, float] = {}
         self.spent_s: dict[str, float] = {}
         self.wall_s = 0.0
+        self.main_thread_s = 0.0
 
     def _read(self) -> dict[str, float]:
         readings = {name: cpu_s(pid) for name, pid in self.pids.items() if pid}
@@ -28,11 +29,16 @@ class CpuWindow:
         readings["foreign"] = machine_cpu_s() - sum(readings.values())
         return {**readings, "wall": time.perf_counter()}
 
+    def _main_thread_s(self) -> float:
+        return main_thread_cpu_s(self.pids["server"]) if self.pids["server"] else 0.0
+
     def start(self) -> None:
+        self.main_thread_s = self._main_thread_s()
         self.began = self._read()
 
     def stop(self) -> None:
         ended = self._read()
+        self.main_thread_s = self._main_thread_s() - self.main_thread_s
         self.spent_s = {name: ended[name] - self.began[name] for name in ended}
         self.wall_s = self.spent_s.pop("wall")
 
@@ -47,6 +53,7 @@ class CpuWindow:
             "turns_per_s": turns / self.wall_s,
             "cpu_us_per_event": server_us / events if server_us is not None and events else None,
             "cpu_us_per_turn": server_us / turns if server_us is not None and turns else None,
+            "main_thread_share": self.main_thread_s / self.spent_s["server"] if server_us else None,
             "meters": {name: self.spent_s[name] * 1e6 / events for name in self.meters} if events else {},
             **{f"{name}_cores": spent / self.wall_s for name, spent in self.spent_s.items()},
         }

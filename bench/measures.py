@@ -1,50 +1,9 @@
 """What is measured: one list, in the order in which it runs, and how long each profile takes for it."""
 
 from dataclasses import dataclass
+from typing import Any
 
-
-@dataclass(frozen=True, slots=True)
-class Figure:
-    """One number taken out of a load client's result."""
-
-    key: str
-    title: str
-    path: str
-    """Dotted path in the JSON of the load client."""
-    unit: str
-    digits: int = 1
-    better: str = "lower"
-    """`lower`, `higher`, or `none` for a number that is context, not a claim."""
-    at_most: float | None = None
-    """What is wanted of it."""
-    ratio_at_most: float | None = None
-    """What is wanted of its ratio."""
-
-    @property
-    def wanted(self) -> str:
-        """For people: what it should be."""
-        if self.ratio_at_most is not None:
-            return f"ratio ≤ {self.ratio_at_most:g}"
-        return "" if self.at_most is None else f"≤ {self.at_most:g}"
-
-
-@dataclass(frozen=True, slots=True)
-class Measure:
-    """One run of the load client and the figures it gives."""
-
-    key: str
-    arguments: tuple[str, ...]
-    figures: tuple[Figure, ...]
-    on_rig: bool = False
-    """Run it straight against the mock as well, to know what the rig itself costs."""
-    ours_only: bool = False
-    """The peer has nothing like it."""
-    fresh: bool = False
-    """On a server of its own, whose heap nothing else has filled."""
-    nodes: int = 1
-    """So many nodes of a cluster are told to the load client."""
-    script: str = "load.py"
-    """The load client; `translation.py` runs alone, with the Python of our server."""
+from figures import GATEWAY, SENDER, Figure, Measure, Target
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,6 +25,9 @@ class Profile:
     watched_s: float = 5
     stalled: int = 100
     stalled_deltas: int = 100_000
+    conversation: int = 1000
+    """The turn of a conversation whose cost is compared to that of its tenth."""
+    worker_sockets: int = 200
     rig: bool = True
 
 
@@ -96,6 +58,8 @@ SMOKE = Profile(
     watched_s=1,
     stalled=5,
     stalled_deltas=2000,
+    conversation=30,
+    worker_sockets=20,
     rig=False,
 )
 
@@ -110,10 +74,17 @@ def _throughput(profile: Profile, sockets: int, store: bool = False) -> Measure:
             *(("--store",) if store else ()),
         ),
         (
-            Figure(f"{key}.cpu", f"CPU per event, {label}", "cpu_us_per_event", "µs"),
+            Figure(
+                f"{key}.cpu",
+                f"CPU per event, {label}",
+                "cpu_us_per_event",
+                "µs",
+                target=Target(0.8, 0.6 if store else 0.5, GATEWAY),
+            ),
             Figure(f"{key}.rate", f"events/s, {label}", "events_per_s", "1/s", 0, "higher"),
         ),
         on_rig=sockets == 10 and not store,
+        prepared=not store,
     )
 
 
@@ -127,11 +98,39 @@ def _turns(profile: Profile, sockets: int, store: bool) -> Measure:
             *(("--store",) if store else ()),
         ),
         (
-            Figure(f"{key}.rate", f"turns/s, {label}", "turns_per_s", "1/s", 0, "higher"),
+            Figure(
+                f"{key}.rate",
+                f"turns/s, {label}",
+                "turns_per_s",
+                "1/s",
+                0,
+                "higher",
+                target=Target(0.8, 1.2, GATEWAY, at_least=True),
+            ),
             Figure(f"{key}.cpu", f"CPU per turn, {label}", "cpu_us_per_turn", "µs", 0),
             Figure(f"{key}.p99", f"turn p99, {label}", "turn_ms.p99", "ms", 2),
         ),
         on_rig=sockets == 1 and not store,
+        prepared=not store,
+    )
+
+
+def _paced(profile: Profile) -> Measure:
+    def latency(quantile: str, target: Target | None = None) -> Figure:
+        title, path = f"latency {quantile}, 50 × 50/s", f"latency_ms.{quantile}"
+        return Figure(f"paced.{quantile}", title, path, "ms", 2, target=target, less_rig=True)
+
+    added = Target(1, 0.7, GATEWAY)
+    return Measure(
+        "paced",
+        ("paced", "--sockets", "50", "--rate", "50", "--seconds", str(profile.paced_s)),
+        (
+            latency("p50", added),
+            latency("p90"),
+            latency("p99", added),
+            Figure("paced.cpu", "CPU per event, 50 × 50/s", "cpu_us_per_event", "µs"),
+        ),
+        on_rig=True,
     )
 
 
@@ -166,8 +165,8 @@ def _waiting(profile: Profile, attached: bool) -> Measure:
     )
 
 
-def _watched(profile: Profile, mode: str, what: str, rate: float) -> Measure:
-    """One thing shown to many sockets."""
+def _watched(profile: Profile, mode: str, what: str, rate: float, target: Target | None = None) -> Measure:
+    """One thing shown to many sockets. target: of the CPU per frame, against a peer that is then measured too."""
     watchers = str(profile.watchers)
     return Measure(
         mode,
@@ -183,12 +182,13 @@ def _watched(profile: Profile, mode: str, what: str, rate: float) -> Measure:
             "60",
         ),
         (
-            Figure(f"{mode}.cpu", f"CPU per delivered frame, {what}", "cpu_us_per_event", "µs", 2),
+            Figure(f"{mode}.cpu", f"CPU per delivered frame, {what}", "cpu_us_per_event", "µs", 2, target=target),
             Figure(f"{mode}.rate", f"frames/s, {what}", "events_per_s", "1/s", 0, "none"),
             Figure(f"{mode}.p50", f"delivery p50, {what}", "delivery_ms.p50", "ms", 2),
             Figure(f"{mode}.p99", f"delivery p99, {what}", "delivery_ms.p99", "ms", 2),
         ),
         ours_only=True,
+        prepared=target is not None,
         fresh=True,
     )
 
@@ -199,10 +199,80 @@ def _stalled(profile: Profile) -> Measure:
     return Measure(
         "stalled",
         ("stalled", "--sockets", viewers, "--deltas", deltas, "--store", "--timeout-s", "60"),
-        (Figure("stalled.slowed", title, "slowed_percent", "%", 1, at_most=2),),
+        (Figure("stalled.slowed", title, "slowed_percent", "%", 1, target=Target(2)),),
         ours_only=True,
         fresh=True,
     )
+
+
+def _conversation(profile: Profile) -> Measure:
+    """What a turn costs when a thousand came before it."""
+    late, to_tenth = f"turn {profile.conversation:,}", f"turn {profile.conversation:,} / turn 10"
+    return Measure(
+        "conversation",
+        ("conversation", "--turns", str(profile.conversation), "--store"),
+        (
+            Figure("conversation.early", "CPU of turn 10 of a conversation", "early_us", "µs", 0),
+            Figure("conversation.late", f"CPU of {late}", "late_us", "µs", 0),
+            Figure("conversation.writing", f"of it, writing its history upstream, {late}", "writing_us", "µs", 0),
+            Figure("conversation.growth", f"CPU of {to_tenth}", "growth", "×", 2),
+            Figure(
+                "conversation.net_growth",
+                f"the same outside writing the history upstream, {to_tenth}",
+                "net_growth",
+                "×",
+                2,
+                target=Target(1.3, 1.1),
+            ),
+        ),
+        ours_only=True,
+    )
+
+
+WORKERS = (1, 2)
+
+
+def _workers(profile: Profile) -> list[Measure]:
+    """What an event costs on one worker and on two, a local bus included."""
+    return [
+        Measure(
+            f"workers_{workers}",
+            (
+                *("throughput", "--sockets", str(profile.worker_sockets), "--store"),
+                *("--seconds", str(profile.throughput_s)),
+            ),
+            (
+                Figure(f"workers_{workers}.cpu", f"CPU per event, {label}", "cpu_us_per_event", "µs"),
+                Figure(f"workers_{workers}.rate", f"events/s, {label}", "events_per_s", "1/s", 0, "higher"),
+            ),
+            ours_only=True,
+            settings=(f"ANTIPHON_WORKERS={workers}",),
+            needs="--workers",
+        )
+        for workers, label in zip(WORKERS, ("one worker, stored", "two workers, stored"), strict=True)
+    ]
+
+
+WORKERS_COMPARED = Measure(
+    "workers",
+    (),
+    (
+        Figure("workers.cpu", "CPU per event, two workers / one", "two_to_one", "×", 2, target=Target(1.2, 1.1)),
+        Figure(
+            "workers.split", "sockets of the fuller of two workers", "fuller_percent", "%", 0, target=Target(60)
+        ),
+    ),
+    ours_only=True,
+)
+
+
+def compare_workers(one: dict[str, Any], two: dict[str, Any]) -> dict[str, Any]:
+    """A result of `WORKERS_COMPARED` from one of each of the measures of workers."""
+    per_process = two["server_sockets"]
+    return {
+        "two_to_one": two["cpu_us_per_event"] / one["cpu_us_per_event"],
+        "fuller_percent": 100 * max(per_process) / sum(per_process) if per_process else None,
+    }
 
 
 def _translation(profile: Profile) -> Measure:
@@ -225,7 +295,13 @@ def all_measures(profile: Profile) -> list[Measure]:
             ("idle", "--sockets", str(profile.idle_sockets), "--seconds", str(profile.idle_s)),
             (
                 Figure("idle.fresh", "fresh RSS", "fresh_rss_mb", "MB"),
-                Figure("idle.socket", "memory per idle socket", "idle_socket_kb", "kB"),
+                Figure(
+                    "idle.socket",
+                    "memory per idle socket",
+                    "idle_socket_kb",
+                    "kB",
+                    target=Target(0.3, 0.2, GATEWAY),
+                ),
                 Figure("idle.warm", "the same after one turn each", "idle_socket_after_turn_kb", "kB"),
                 Figure("idle.connects", "handshakes/s", "connects_per_s", "1/s", 0, "higher"),
             ),
@@ -238,23 +314,15 @@ def all_measures(profile: Profile) -> list[Measure]:
         _turns(profile, 1, store=True),
         _turns(profile, 10, store=False),
         _turns(profile, 10, store=True),
-        Measure(
-            "paced",
-            ("paced", "--sockets", "50", "--rate", "50", "--seconds", str(profile.paced_s)),
-            (
-                Figure("paced.p50", "latency p50, 50 × 50/s", "latency_ms.p50", "ms", 2),
-                Figure("paced.p90", "latency p90, 50 × 50/s", "latency_ms.p90", "ms", 2),
-                Figure("paced.p99", "latency p99, 50 × 50/s", "latency_ms.p99", "ms", 2),
-                Figure("paced.cpu", "CPU per event, 50 × 50/s", "cpu_us_per_event", "µs"),
-            ),
-            on_rig=True,
-        ),
+        _paced(profile),
         _held(store=True),
         _held(store=False),
         _waiting(profile, attached=False),
         _waiting(profile, attached=True),
-        _watched(profile, "viewers", f"one run on {profile.watchers} sockets", rate=10),
+        _watched(profile, "viewers", f"one run on {profile.watchers} sockets", 10, Target(2, 1.3, SENDER)),
         _watched(profile, "dashboards", f"one feed on {profile.watchers} dashboards", rate=2),
         _stalled(profile),
+        _conversation(profile),
+        *_workers(profile),
         _translation(profile),
     ]

@@ -13,7 +13,8 @@ A directive anywhere in the request body (the last one wins) steers the reply:
                the arrival of the request (default: none)
     calls      how many calls there are, one per request, before the text (default 1)
 
-Routes: POST /v1/responses (SSE with `"stream": true`, else JSON), GET /v1/models, GET /health.
+Routes: POST /v1/responses (SSE with `"stream": true`, else JSON), GET /v1/models, GET /health, GET /received (how
+many runs were asked for so far, and the bytes of their bodies).
 All slots in the rendered bytes (ids, stamps, text) have a fixed width, so no length is ever computed again.
 """
 
@@ -61,6 +62,8 @@ class UpstreamConnection(asyncio.Protocol):
     """One keep-alive HTTP/1.1 connection; one reply at a time."""
 
     run_numbers = itertools.count(1)
+    runs = 0
+    body_bytes = 0
 
     def __init__(self) -> None:
         self.loop = asyncio.get_running_loop()
@@ -112,10 +115,15 @@ class UpstreamConnection(asyncio.Protocol):
             self.transport.write(MODELS_REPLY)
         elif path.startswith(b"/health"):
             self.transport.write(HEALTH_REPLY)
+        elif path.startswith(b"/received"):
+            received = {"runs": UpstreamConnection.runs, "body_bytes": UpstreamConnection.body_bytes}
+            self.transport.write(json_reply(b"200 OK", orjson.dumps(received)))
         else:
             self.transport.write(json_reply(b"404 Not Found", b'{"error":{"message":"no such route"}}'))
 
     def _answer_run(self, body: bytes) -> None:
+        UpstreamConnection.runs += 1
+        UpstreamConnection.body_bytes += len(body)
         try:
             plan = plan_of(body)
         except ValueError as error:

@@ -1,5 +1,6 @@
 """CPU time and memory of a process and its children, from /proc and the kernel's per-process clock."""
 
+import contextlib
 import os
 import resource
 import time
@@ -7,6 +8,7 @@ from pathlib import Path
 
 _TICKS_PER_S = os.sysconf("SC_CLK_TCK")
 _PAGE_BYTES = os.sysconf("SC_PAGE_SIZE")
+_ESTABLISHED = "01"  # a state in /proc/net/tcp
 _CPUCLOCK_SCHED = 2  # the clock id layout of clock_getcpuclockid(3) on Linux: (~pid << 3) | CPUCLOCK_SCHED
 
 
@@ -67,6 +69,33 @@ def rss_bytes(root_pid: int) -> int:
         except OSError:
             continue
     return total_bytes
+
+
+def main_thread_cpu_s(pid: int) -> float:
+    """CPU seconds of the first thread of a process; 0 where the kernel does not tell."""
+    try:
+        return int(Path(f"/proc/{pid}/task/{pid}/schedstat").read_text().split()[0]) / 1e9
+    except (OSError, ValueError, IndexError):
+        return 0.0
+
+
+def sockets_by_process(root_pid: int, port: int) -> list[int]:
+    """How many connections to a loopback port each process of a tree holds; those with none are left out."""
+    inodes = set()
+    for line in Path("/proc/net/tcp").read_text().splitlines()[1:]:
+        fields = line.split()
+        if fields[3] == _ESTABLISHED and int(fields[1].rpartition(":")[2], 16) == port:
+            inodes.add(f"socket:[{fields[9]}]")
+    return [held for pid in process_tree(root_pid) if (held := len(inodes & _open_files(pid)))]
+
+
+def _open_files(pid: int) -> set[str]:
+    found = set()
+    with contextlib.suppress(OSError):
+        for descriptor in Path(f"/proc/{pid}/fd").iterdir():
+            with contextlib.suppress(OSError):
+                found.add(str(descriptor.readlink()))
+    return found
 
 
 def raise_open_files_limit() -> None:

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import orjson
-from measures import Figure, Measure
+from figures import Figure, Grade, Measure, Target
 from rich.console import Console
 from rich.table import Table
 
@@ -24,6 +24,8 @@ class Results:
     measures: list[Measure]
     runs: dict[str, dict[str, list[dict[str, Any]]]] = field(default_factory=dict)
     problems: list[str] = field(default_factory=list)
+    skipped: list[str] = field(default_factory=list)
+    """What was not measured, and why."""
 
     def add(self, server: str, measure: Measure, result: dict[str, Any]) -> None:
         self.runs.setdefault(server, {}).setdefault(measure.key, []).append(result)
@@ -33,6 +35,11 @@ class Results:
 
     def fail(self, server: str, measure: str, reason: str) -> None:
         self.problems.append(f"{server}, {measure}: {reason}")
+
+    def skip(self, what: str, reason: str) -> None:
+        """Say once that something is left out."""
+        if (line := f"{what}: {reason}") not in self.skipped:
+            self.skipped.append(line)
 
     def foreign_cores(self) -> float:
         """What other processes of the machine used while we measured, in cores, on average."""
@@ -57,9 +64,14 @@ class Results:
         """The servers, and the rig where something ran on it."""
         return [*self.servers, *([RIG] if RIG in self.runs else [])]
 
+    def target(self, figure: Figure) -> Target | None:
+        """What is wanted of a figure, where what it is judged against was measured."""
+        target = figure.target
+        return target if target is None or target.against in (None, *self.servers) else None
+
     def wants(self) -> bool:
         """Whether something is wanted of any figure."""
-        return any(figure.wanted for measure in self.measures for figure in measure.figures)
+        return any(self.target(figure) for measure in self.measures for figure in measure.figures)
 
 
 def value_at(result: dict[str, Any], path: str) -> Any:
@@ -76,15 +88,19 @@ class Row:
 
     figure: Figure
     values: dict[str, list[float]]
-    ratio: float | None
-    """Ours / theirs, of the medians."""
+    ratios: dict[str, float]
+    """Ours / each peer's, of the medians."""
 
-    def misses(self) -> bool:
-        """Whether it is more than what is wanted."""
-        if self.figure.ratio_at_most is not None:
-            return self.ratio is not None and self.ratio > self.figure.ratio_at_most
+    def grade(self) -> Grade | None:
+        """How much is reached of what is wanted; None where nothing is, or the peer was not measured."""
+        target = self.figure.target
+        if target is None:
+            return None
+        if target.against is not None:
+            ratio = self.ratios.get(target.against)
+            return None if ratio is None else target.grade(ratio)
         ours = next(iter(self.values.values()))
-        return self.figure.at_most is not None and bool(ours) and statistics.median(ours) > self.figure.at_most
+        return target.grade(statistics.median(ours)) if ours else None
 
 
 def rows(results: Results) -> list[Row]:
@@ -99,12 +115,15 @@ def rows(results: Results) -> list[Row]:
 
 def _row(results: Results, measure: Measure, figure: Figure) -> Row:
     values = {name: results.values(name, measure, figure) for name in results.columns()}
-    ratio = None
-    if len(results.servers) == 2:
-        ours, theirs = (values[name] for name in results.servers)
-        if ours and theirs and statistics.median(theirs) > 0:
-            ratio = statistics.median(ours) / statistics.median(theirs)
-    return Row(figure, values, ratio)
+    medians = {name: statistics.median(found) for name, found in values.items() if found}
+    if figure.less_rig:
+        rig = medians.get(RIG)
+        medians = {name: value - rig for name, value in medians.items()} if rig is not None else {}
+    ours, *peers = results.servers
+    ratios = {
+        name: medians[ours] / medians[name] for name in peers if ours in medians and medians.get(name, 0.0) > 0
+    }
+    return Row(figure, values, ratios)
 
 
 def _cell(values: list[float], figure: Figure) -> str:
@@ -117,50 +136,63 @@ def _cell(values: list[float], figure: Figure) -> str:
 
 
 def _cells(row: Row, results: Results) -> list[str]:
-    ratio = "–" if row.ratio is None else f"{row.ratio:.2f}"
+    """The cells of a row; what is wanted, if anything is, comes last."""
     columns = [_cell(row.values[name], row.figure) for name in results.columns()]
-    wanted = [row.figure.wanted] if results.wants() else []
-    return [row.figure.title, row.figure.unit, *columns, ratio, *wanted]
+    ratios = [f"{row.ratios[name]:.2f}" if name in row.ratios else "–" for name in results.servers[1:]]
+    wanted = [str(results.target(row.figure) or "")] if results.wants() else []
+    return [row.figure.title, row.figure.unit, *columns, *ratios, *wanted]
 
 
 def _headings(results: Results) -> list[str]:
-    return ["measure", "unit", *results.columns(), "ratio", *(["wanted"] if results.wants() else [])]
+    ratios = [f"/ {name}" for name in results.servers[1:]]
+    return ["measure", "unit", *results.columns(), *ratios, *(["wanted"] if results.wants() else [])]
+
+
+COLOURS: dict[Grade, str] = {"met": "green", "first met": "yellow", "missed": "red"}
 
 
 def print_table(console: Console, results: Results) -> None:
-    """The table a person reads; a ratio on our side is green."""
-    table = Table(title="median (lowest–highest); ratio = first server / second", title_justify="left")
-    headings = _headings(results)
-    for index, heading in enumerate(headings):
+    """The table a person reads: what is wanted is green, yellow where only its first part is reached, or red."""
+    table = Table(title="median (lowest–highest); / peer = ours to theirs", title_justify="left")
+    for index, heading in enumerate(_headings(results)):
         table.add_column(heading, justify="left" if index < 2 else "right")
     for row in rows(results):
         cells = _cells(row, results)
-        if row.figure.wanted:
-            cells[-1] = f"[{'red' if row.misses() else 'green'}]{cells[-1]}[/]"
-        elif row.ratio is not None and not results.wants():
-            ours_is_better = (row.ratio <= 1) == (row.figure.better == "lower")
-            cells[-1] = f"[{'green' if ours_is_better else 'red'}]{cells[-1]}[/]"
+        if grade := row.grade():
+            cells[-1] = f"[{COLOURS[grade]}]{cells[-1]}[/]"
         table.add_row(*cells)
     console.print(table)
     foreign_cores = results.foreign_cores()
     if foreign_cores > QUIET_CORES:
         console.print(f"[yellow]not quiet[/] other processes used {foreign_cores:.2f} cores meanwhile")
+    for line in results.skipped:
+        console.print(f"[yellow]left out[/] {line}", highlight=False)
     for problem in results.problems:
         console.print(f"[red]problem[/] {problem}", highlight=False)
 
 
-def markdown(results: Results) -> str:
-    """The same table for a README."""
+def markdown(results: Results, setup: dict[str, Any]) -> str:
+    """What was measured with, the same table, and what went wrong or was left out."""
     headings = _headings(results)
-    lines = ["| " + " | ".join(headings) + " |", "|---|---" + "|---:" * (len(headings) - 2) + "|"]
-    lines += ["| " + " | ".join(_cells(row, results)) + " |" for row in rows(results)]
-    return "\n".join(lines) + "\n"
+    facts = [f"- {name.replace('_', ' ')}: {_spoken(value)}" for name, value in setup.items()]
+    table = ["| " + " | ".join(headings) + " |", "|---|---" + "|---:" * (len(headings) - 2) + "|"]
+    for row in rows(results):
+        cells = _cells(row, results)
+        if grade := row.grade():
+            cells[-1] += f": {grade}"
+        table.append("| " + " | ".join(cells) + " |")
+    ends = [*(f"- left out: {line}" for line in results.skipped), *(f"- problem: {p}" for p in results.problems)]
+    return "\n".join([*facts, "", *table, *(["", *ends] if ends else [])]) + "\n"
+
+
+def _spoken(value: object) -> str:
+    return ", ".join(f"{name} {one}" for name, one in value.items()) if isinstance(value, dict) else str(value)
 
 
 def as_json(results: Results, setup: dict[str, Any]) -> dict[str, Any]:
     """Setup, medians, ratios and the raw lines of every repeat."""
     return {
-        "setup": setup | {"foreign_cores": round(results.foreign_cores(), 3)},
+        "setup": setup,
         "figures": {
             row.figure.key: {
                 "title": row.figure.title,
@@ -168,11 +200,13 @@ def as_json(results: Results, setup: dict[str, Any]) -> dict[str, Any]:
                 "better": row.figure.better,
                 "medians": {name: statistics.median(found) for name, found in row.values.items() if found},
                 "values": row.values,
-                "ratio": row.ratio,
-                "wanted": row.figure.wanted,
+                "ratios": row.ratios,
+                "wanted": str(row.figure.target or ""),
+                "grade": row.grade(),
             }
             for row in rows(results)
         },
+        "skipped": results.skipped,
         "problems": results.problems,
         "runs": results.runs,
     }
@@ -183,8 +217,9 @@ def publish(
 ) -> None:
     """Print everything, and write JSON and Markdown. latest: where the newest results stand, a copy with a time
     stamp beside it; json_path: there instead. Neither: nothing is written."""
+    setup = {**setup, "foreign_cores": round(results.foreign_cores(), 3)}
     for name, value in setup.items():
-        console.print(f"{name}: {value}", highlight=False)
+        console.print(f"{name}: {_spoken(value)}", highlight=False)
     print_table(console, results)
     paths: list[Path] = []
     if json_path is not None:
@@ -199,5 +234,5 @@ def publish(
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_bytes(document)
     text = paths[-1].with_suffix(".md")
-    text.write_text(markdown(results))
+    text.write_text(markdown(results, setup))
     console.print("written: " + ", ".join(map(str, [*paths, text])), highlight=False, soft_wrap=True)

@@ -21,7 +21,7 @@ httpcore2.default_ssl_context = functools.cache(httpcore2.default_ssl_context)
 SLOW = ("codex", "model")
 """Markers of suites that run only where they are named: `make test-codex`, `make test-model`."""
 
-LONG = ("browser", "chaos", "clients")
+LONG = ("bench", "browser", "chaos", "clients")
 """Markers of tests that take many seconds each."""
 
 _SKIPPED = pytest.StashKey[list[str]]()
