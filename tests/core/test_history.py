@@ -17,7 +17,9 @@ from antiphon.core.history import (
     check_continuable,
     encode_history,
     encode_items,
+    encoded_size,
     finished_output,
+    history_parts,
     resolve_outputs,
 )
 from antiphon.errors import RequestError
@@ -79,7 +81,9 @@ def test_a_history_is_every_input_and_output_of_the_chain_in_order(turns: list[t
         whole += inputs + outputs
         parent = turn(f"resp_{number}", parent=parent, input=encode_items(inputs), output=encode_items(outputs))
     fresh = [{"new": i} for i in range(new)]
-    assert orjson.loads(encode_history(parent, encode_items(fresh))) == whole + fresh
+    encoded = encode_history(parent, encode_items(fresh))
+    assert orjson.loads(encoded) == whole + fresh
+    assert encoded_size(history_parts(parent, encode_items(fresh))) == len(encoded)
 
 
 def test_many_turns_can_continue_one_parent_without_copying_it() -> None:
@@ -88,6 +92,31 @@ def test_many_turns_can_continue_one_parent_without_copying_it() -> None:
     assert all(child.parent is root for child in children)
     histories = [orjson.loads(encode_history(child, b"")) for child in children]
     assert histories == [[{"a": 1}, {"i": i}] for i in range(3)]
+
+
+@given(st.lists(st.tuples(st.integers(0, 9), st.booleans(), st.booleans()), max_size=14))
+def test_every_turn_of_a_tree_reads_its_own_ancestors_whatever_grew_beside_it(
+    grown: list[tuple[int, bool, bool]],
+) -> None:
+    turns: list[Turn] = []
+    said: list[list[int]] = []
+    for number, (of, is_compacted, is_read) in enumerate(grown):
+        parent = of % len(turns) if turns else None
+        before = [] if is_compacted or parent is None else said[parent]
+        turns.append(
+            turn(
+                f"resp_{number}",
+                parent=turns[parent] if parent is not None else None,
+                input=b"%d" % number,
+                output=b"%d" % -number if number % 3 else b"",
+                compacted=b"%d" % number if is_compacted else None,
+            )
+        )
+        said.append([*before, number, *([-number] if number % 3 else [])])
+        if is_read:
+            assert orjson.loads(encode_history(turns[-1], b"")) == said[-1]
+    for one, expected in zip(turns, said, strict=True):
+        assert orjson.loads(encode_history(one, b"1000")) == [*expected, 1000]
 
 
 def test_a_chain_of_many_turns_is_walked_without_recursion() -> None:

@@ -13,7 +13,7 @@ from antiphon.core.model_body import bare_url, holds_credentials, model_body, vi
 
 
 def body(**raw: Any) -> dict[str, Any]:
-    found: dict[str, Any] = orjson.loads(model_body({"model": "asked", **raw}, "theirs", b'[{"a":1}]'))
+    found: dict[str, Any] = orjson.loads(model_body({"model": "asked", **raw}, "theirs", [b'{"a":1}']))
     return found
 
 
@@ -46,7 +46,7 @@ def test_context_management_is_left_only_to_upstreams_that_have_it() -> None:
     raw = {"context_management": [{"type": "compaction", "compact_threshold": 1000}]}
     assert "context_management" not in body(**raw)
     assert (
-        orjson.loads(model_body(raw, "theirs", b"[]", native_compaction=True))["context_management"]
+        orjson.loads(model_body(raw, "theirs", [], native_compaction=True))["context_management"]
         == (raw["context_management"])
     )
 

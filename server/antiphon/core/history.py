@@ -1,13 +1,13 @@
 """What a response continues from: a chain of turns, each holding only what it added.
 
 The chain is shared, never copied: the cost of a turn grows with its own input, and only writing the request for
-the upstream walks the whole chain.
+the upstream needs all of it.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 import orjson
@@ -15,6 +15,7 @@ import orjson
 from antiphon.core.assembly.item import CALL_TYPES, OUTPUT_TYPES, OpenItem
 from antiphon.core.assembly.outcome import Outcome
 from antiphon.core.assembly.wire import to_keep
+from antiphon.core.transcript import Transcript
 from antiphon.errors import RequestError
 
 _OPAQUE_TYPES = frozenset({"compaction", "item_reference"})
@@ -67,6 +68,8 @@ class Turn:
     open_calls: tuple[OpenCall, ...] = ()
     compacted: bytes | None = None
     recent: tuple[frozenset[str], ...] | None = None
+    _transcript: Transcript | None = field(default=None, init=False, repr=False, compare=False)
+    """What a model reads of the chain up to here, once it was needed."""
 
     def chain(self) -> Iterator[Turn]:
         """This turn and its ancestors, newest first."""
@@ -82,15 +85,43 @@ class Turn:
             if turn.compacted is not None:
                 return
 
+    @property
+    def transcript(self) -> Transcript:
+        """What a model reads of the chain up to and with this turn."""
+        known, missing = Transcript(), list[Turn]()
+        for turn in self.read_by_model():
+            if turn._transcript is not None:
+                known = turn._transcript
+                break
+            missing.append(turn)
+        for turn in reversed(missing):
+            earlier = turn.input if turn.compacted is None else turn.compacted
+            known = known.then(earlier, turn.output)
+            object.__setattr__(turn, "_transcript", known)
+        return known
+
+
+def history_parts(parent: Turn | None, new_input: bytes) -> list[bytes]:
+    """The whole input of a model call in parts, which joined by commas are its items."""
+    parts = [] if parent is None else parent.transcript.parts()
+    if new_input:
+        parts.append(new_input)
+    return parts
+
 
 def encode_history(parent: Turn | None, new_input: bytes) -> bytes:
     """The whole input of a model call as one encoded list."""
-    parts = [new_input] if new_input else []
-    for turn in parent.read_by_model() if parent else ():
-        earlier = turn.input if turn.compacted is None else turn.compacted
-        parts.extend(part for part in (turn.output, earlier) if part)
-    parts.reverse()
-    return b"[" + b",".join(parts) + b"]"
+    return encode_list(history_parts(parent, new_input))
+
+
+def encode_list(parts: Sequence[bytes]) -> bytes:
+    """Parts of a history as one encoded list."""
+    return b"[%b]" % b",".join(parts)
+
+
+def encoded_size(parts: Sequence[bytes]) -> int:
+    """Bytes of `encode_list`."""
+    return sum(map(len, parts)) + max(len(parts) - 1, 0) + 2
 
 
 def encode_items(items: Iterable[dict[str, Any]]) -> bytes:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Sequence
 from typing import Any
 
 import orjson
@@ -41,17 +42,22 @@ are ours, so `previous_response_id`, `conversation`, `store`, `stream` and `back
 _USER = re.compile(r"^([^/?#]*//)[^/?#]*@")
 
 
-def model_body(raw: dict[str, Any], model: str, history: bytes, *, native_compaction: bool = False) -> bytes:
-    """The JSON body. model: the upstream's name for it. history: the encoded input list.
+def model_body(
+    raw: dict[str, Any], model: str, history: Sequence[bytes], *, native_compaction: bool = False
+) -> bytes:
+    """The JSON body. model: the upstream's name for it. history: the parts of the encoded input list.
 
     native_compaction: the upstream gets `context_management`; for all others the server does it.
     """
-    body: dict[str, Any] = {"model": model, "input": orjson.Fragment(history), "stream": True, "store": False}
+    body: dict[str, Any] = {"model": model, "stream": True, "store": False}
     for key in _FORWARDED:
         value = raw.get(key)
         if value is not None and (native_compaction or key != "context_management"):
             body[key] = value
-    return orjson.dumps(body)
+    parts = list(history) or [b""]
+    parts[0] = b'%b,"input":[%b' % (orjson.dumps(body)[:-1], parts[0])
+    parts[-1] += b"]}"
+    return b",".join(parts)  # a history may be long: it is copied once
 
 
 def visible_tools(tools: Any) -> list[Any]:

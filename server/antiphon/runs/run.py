@@ -11,7 +11,7 @@ from antiphon.core.assembly.assembler import Assembler
 from antiphon.core.assembly.outcome import Outcome
 from antiphon.core.create_request import CreateRequest
 from antiphon.core.held_calls import HeldCalls
-from antiphon.core.history import Approval, Turn, encode_history
+from antiphon.core.history import Approval, Turn, history_parts
 from antiphon.core.loop_detection import Recent, Repeat
 from antiphon.core.participants import Roster
 from antiphon.core.principal import Principal
@@ -250,13 +250,14 @@ class Run:
             and not open_calls(self.assembler.round_items)
         )
 
-    def model_input(self) -> bytes:
-        """The encoded input list of the next model call."""
-        new = [part for part in (self.input, *self.loop.context) if part]
+    def model_input(self) -> list[bytes]:
+        """The input of the next model call: encoded items, several of them in one part joined by commas."""
         if self.loop.compacted is None:
-            return encode_history(self.parent, b",".join(new))
-        kept = [self.loop.compacted, *self.loop.context]
-        return b"[" + b",".join(part for part in kept if part) + b"]"
+            parts = history_parts(self.parent, self.input)
+        else:
+            parts = [self.loop.compacted] if self.loop.compacted else []
+        parts.extend(part for part in self.loop.context if part)
+        return parts
 
     @property
     def stored(self) -> bool:

@@ -87,28 +87,23 @@ class HttpTransport:
     async def ask(self, request: HttpRequest) -> Answer:
         """See `Transport`."""
         origin, where = self._places.get(request.url) or self._place(request.url)
-        message = b"%b %b%bcontent-length: %d\r\n\r\n%b" % (
-            request.method,
-            where,
-            request.lines,
-            len(request.body),
-            request.body,
-        )
+        size = len(request.body)
+        head = b"%b %b%bcontent-length: %d\r\n\r\n" % (request.method, where, request.lines, size)
         connection = await self._pool.take(origin)
         begun, is_reused = asyncio.get_running_loop().time(), connection.is_reused
         try:
-            return await self._answer(connection, message)
+            return await self._answer(connection, head, request.body)
         except httpx2.ReadError:
             if not is_reused or asyncio.get_running_loop().time() - begun > _STALE_S:
                 raise
-        return await self._answer(await self._pool.open(origin), message)
+        return await self._answer(await self._pool.open(origin), head, request.body)
 
     async def aclose(self) -> None:
         """See `Transport`."""
         self._pool.close()
 
-    async def _answer(self, connection: HttpConnection, message: bytes) -> HttpAnswer:
-        answer = connection.send(message, self._first_byte_s, self._idle_s)
+    async def _answer(self, connection: HttpConnection, head: bytes, body: bytes) -> HttpAnswer:
+        answer = connection.send(head, body, self._first_byte_s, self._idle_s)
         try:
             await answer.head()
         except BaseException:

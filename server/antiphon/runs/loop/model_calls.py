@@ -13,8 +13,8 @@ from antiphon.runs.loop.repetition import against_loop
 from antiphon.runs.run import Run
 
 
-def model_call(parts: LoopParts, run: Run, history: bytes) -> ModelCall:
-    """The call of the run's current round. history: the encoded input list."""
+def model_call(parts: LoopParts, run: Run, history: list[bytes]) -> ModelCall:
+    """The call of the run's current round. history: see `Run.model_input`."""
     loop = run.loop
     settings = run.model.settings
     native = settings is not None and settings.native_compaction

@@ -44,21 +44,22 @@ def watch(parts: LoopParts, run: Run) -> Outcome | None:
     return Outcome("incomplete", reason=LOOP_DETECTED) if repeat.action == "halt" else None
 
 
-def against_loop(asked: dict[str, Any], history: bytes, repeat: Repeat | None) -> tuple[dict[str, Any], bytes]:
-    """The request and the encoded input list of the next model call, so that it does not repeat the last ones.
+def against_loop(
+    asked: dict[str, Any], history: list[bytes], repeat: Repeat | None
+) -> tuple[dict[str, Any], list[bytes]]:
+    """The request and the input of the next model call, so that it does not repeat the last ones.
 
     A run that goes on behind a halted one is forced to change as well.
     """
     if repeat is None:
         return asked, history
     if repeat.action == "warn":
-        return asked, _with_message(history, WARNING)
+        return asked, [*history, _message(WARNING)]
     if repeat.kind == "call" and asked.get("tools"):
         return {**asked, "tool_choice": "none"}, history
     return {**asked, "instructions": put_behind(asked.get("instructions"), OTHER_WAY)}, history
 
 
-def _with_message(history: bytes, text: str) -> bytes:
+def _message(text: str) -> bytes:
     part = {"type": "input_text", "text": text}
-    item = orjson.dumps({"type": "message", "role": "developer", "content": [part]})
-    return history[:-1] + (b"," if history != b"[]" else b"") + item + b"]"
+    return orjson.dumps({"type": "message", "role": "developer", "content": [part]})

@@ -16,7 +16,7 @@ import structlog
 from antiphon.core.assembly.outcome import Outcome, failed
 from antiphon.core.assembly.server_call import CallResult, ServerTool
 from antiphon.core.checkpoint import Checkpoint, pack_item
-from antiphon.core.history import finished_output
+from antiphon.core.history import encode_list, encoded_size, finished_output
 from antiphon.core.rounds import Step, add_usage, classify, open_calls
 from antiphon.core.steering import STEERED
 from antiphon.core.tool_registry import Offered, ToolRegistry
@@ -133,7 +133,7 @@ async def compact(parts: LoopParts, run: Run) -> Outcome | None:
     step = f"compaction:{loop.round + 1}"
     result = await parts.compactor.compact(
         run.model,
-        run.model_input(),
+        encode_list(run.model_input()),
         run_id=run.id,
         tenant=run.principal.tenant,
         raw=run.asked,
@@ -156,7 +156,8 @@ def wants_compaction(parts: LoopParts, run: Run) -> bool:
     if not run.request.context_management:
         return False
     loop = run.loop
-    return parts.compactor.wanted(run.model, run.asked, run.model_input(), loop.last_usage, loop.last_counted)
+    context = encode_list(run.model_input())
+    return parts.compactor.wanted(run.model, run.asked, context, loop.last_usage, loop.last_counted)
 
 
 async def infer(parts: LoopParts, run: Run) -> Outcome:
@@ -192,7 +193,7 @@ async def infer(parts: LoopParts, run: Run) -> Outcome:
         loop.stream = stream
     else:
         await close(stream)
-    loop.last_usage, loop.last_counted = outcome.usage, len(history)
+    loop.last_usage, loop.last_counted = outcome.usage, encoded_size(history)
     loop.usage = add_usage(loop.usage, outcome.usage)
     return outcome
 

@@ -14,6 +14,9 @@ from antiphon.upstream.http1.reasons import reason
 READ_BUFFER_BYTES = 512 * 1024
 """Beyond this reading pauses: a fast upstream is slowed by TCP when nobody takes its events."""
 
+_JOINED_BYTES = 16 * 1024
+"""A shorter body is copied behind its head: one buffer costs less than two. A longer one is not."""
+
 _HEAD_BYTES = 256 * 1024
 """The longest head of an answer, with everything that may come before it."""
 
@@ -171,11 +174,14 @@ class HttpConnection(asyncio.Protocol):
         """Whether another request may be sent on it."""
         return self._keeps_alive and self._answer is None and not self.transport.is_closing()
 
-    def send(self, request: bytes, first_byte_s: float, idle_s: float) -> HttpAnswer:
-        """Send a whole request; gives what will be its answer."""
+    def send(self, head: bytes, body: bytes, first_byte_s: float, idle_s: float) -> HttpAnswer:
+        """Send a request; gives what will be its answer."""
         answer = self._answer = HttpAnswer(self, first_byte_s, idle_s)
         self._headers, self._head_bytes, self._is_final = answer.headers, 0, False
-        self.transport.write(request)
+        if len(body) < _JOINED_BYTES:
+            self.transport.write(head + body)
+        else:
+            self.transport.writelines((head, body))
         return answer
 
     def done(self, answer: HttpAnswer) -> None:

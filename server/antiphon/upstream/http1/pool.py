@@ -96,7 +96,7 @@ class ConnectionPool:
         host = f"[{origin.host}]" if ":" in origin.host else origin.host
         where = f"{host}:{origin.port}".encode("ascii")
         head = b"CONNECT %b HTTP/1.1\r\nhost: %b\r\n%b\r\n" % (where, where, proxy_authorization(origin.proxy))
-        answer = tunnel.send(head, self._connect_s, self._connect_s)
+        answer = tunnel.send(head, b"", self._connect_s, self._connect_s)
         try:
             await answer.head()
             if not 200 <= answer.status < 300:
