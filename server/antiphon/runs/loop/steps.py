@@ -193,7 +193,9 @@ async def infer(parts: LoopParts, run: Run) -> Outcome:
         loop.stream = stream
     else:
         await close(stream)
-    loop.last_usage, loop.last_counted = outcome.usage, encoded_size(history)
+    loop.last_usage = outcome.usage
+    if run.request.context_management:
+        loop.last_counted = encoded_size(history)
     loop.usage = add_usage(loop.usage, outcome.usage)
     return outcome
 
