@@ -133,14 +133,14 @@ async def test_events_that_a_fault_of_ours_kept_from_the_log_leave_no_hole(
 async def test_what_was_produced_in_the_same_read_before_a_fault_is_delivered(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    real = Assembler.feed
+    real = Assembler._feed
 
-    def broken(self: Assembler, raw: bytes) -> list[bytes]:
+    def broken(self: Assembler, raw: bytes) -> None:
         if b"third" in raw:
             raise RuntimeError("a fault of ours")
-        return real(self, raw)
+        real(self, raw)
 
-    monkeypatch.setattr(Assembler, "feed", broken)
+    monkeypatch.setattr(Assembler, "_feed", broken)
     body = b"".join(
         b"data: %b\n\n" % event for event in says(("text", "first"), ("text", "second"), ("text", "third"))
     )

@@ -125,7 +125,7 @@ async def transport(proxy: str | None = None) -> AsyncIterator[HttpTransport]:
 
 async def ask(client: HttpTransport, url: str) -> Answer:
     async with asyncio.timeout(WAIT_S):
-        return await client.ask(HttpRequest(b"POST", httpx2.URL(url), b"x-mine: 1\r\n", b"{}"))
+        return await client.ask(HttpRequest(b"POST", url, b"x-mine: 1\r\n", b"{}"))
 
 
 async def body(answer: Answer) -> bytes:

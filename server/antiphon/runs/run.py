@@ -92,8 +92,7 @@ class Loop:
     tools by (server_label, name). activity: what the run is doing. asked: call ids of this round that clients were
     asked to answer. calls_made: of tools of the server. waiting: taken up again while its last round waits for
     clients. takeovers: processes that died since its last round with something of it to execute. after_approvals:
-    the input, where it stands behind calls that are made first. stream: of the last model call, to be read to its
-    end.
+    the input, where it stands behind calls that are made first. stream: of the last model call, to be closed.
     """
 
     declared: DeclaredTools = field(default_factory=DeclaredTools)

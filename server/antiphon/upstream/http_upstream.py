@@ -89,8 +89,8 @@ class HttpUpstream(ABC):
         self.name = settings.name
         self._max_event_bytes = max_event_bytes
         self._key = _configured_key(settings)
-        self._url = _url(settings, path)
-        self._models_url = _url(settings, "/models")
+        self._host, self._url = _url(settings, path)
+        self._models_url = _url(settings, "/models")[1]
         self._transport: Transport = transport or HttpTransport(
             connect_s=timeouts.upstream_connect_s,
             first_byte_s=timeouts.upstream_first_byte_s,
@@ -161,7 +161,7 @@ class HttpUpstream(ABC):
     async def _ask(
         self,
         method: bytes,
-        url: httpx2.URL,
+        url: str,
         token: str | None,
         body: bytes = b"",
         trace: Mapping[str, str] | None = None,
@@ -297,7 +297,8 @@ def _configured_key(settings: UpstreamSettings) -> str | None:
     return key or None
 
 
-def _url(settings: UpstreamSettings, path: str) -> httpx2.URL:
+def _url(settings: UpstreamSettings, path: str) -> tuple[str, str]:
+    """The host, and the whole of it."""
     name = settings.name
     try:
         base = httpx2.URL(settings.url)
@@ -307,7 +308,7 @@ def _url(settings: UpstreamSettings, path: str) -> httpx2.URL:
         raise StartupError(f"the url of upstream {name!r} must begin with http:// or https:// and name a host")
     if base.userinfo:
         raise StartupError(f"the url of upstream {name!r} holds a credential; use key or key_env for it")
-    return base.copy_with(path=base.path.rstrip("/") + path)
+    return base.host, str(base.copy_with(path=base.path.rstrip("/") + path))
 
 
 def _authorization(name: str, credential: str) -> bytes:

@@ -27,7 +27,7 @@ class HttpRequest:
     """method: in upper case. lines: its headers, each with its line end, without `host` and the body's length."""
 
     method: bytes
-    url: httpx2.URL
+    url: str
     lines: bytes
     body: bytes = b""
 
@@ -81,7 +81,7 @@ class HttpTransport:
         self._first_byte_s = idle_s if first_byte_s is None else first_byte_s
         self._idle_s = idle_s
         self._proxy = proxy
-        self._places: dict[httpx2.URL, tuple[Origin, bytes]] = {}
+        self._places: dict[str, tuple[Origin, bytes]] = {}
         """Where each URL leads, and what the head of a request says of it."""
 
     async def ask(self, request: HttpRequest) -> Answer:
@@ -111,7 +111,8 @@ class HttpTransport:
             raise
         return answer
 
-    def _place(self, url: httpx2.URL) -> tuple[Origin, bytes]:
+    def _place(self, given: str) -> tuple[Origin, bytes]:
+        url = httpx2.URL(given)
         scheme, host = url.scheme, url.host
         proxy = self._proxy or environment_proxy(scheme, host)
         origin = Origin(scheme, host, url.port or _PORTS[scheme], proxy)
@@ -119,5 +120,5 @@ class HttpTransport:
         if proxy is not None and scheme == "http":
             target = b"http://%b%b" % (url.netloc, target)
             lines += proxy_authorization(proxy)
-        place = self._places[url] = origin, b"%b HTTP/1.1\r\n%b" % (target, lines)
+        place = self._places[given] = origin, b"%b HTTP/1.1\r\n%b" % (target, lines)
         return place

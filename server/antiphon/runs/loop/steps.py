@@ -27,7 +27,7 @@ from antiphon.runs.loop.charging import charge, may_call
 from antiphon.runs.loop.executing import append, ask, denied, make_calls, note_client_calls
 from antiphon.runs.loop.model_calls import model_call
 from antiphon.runs.loop.parts import LoopParts
-from antiphon.runs.loop.streams import close, read_out
+from antiphon.runs.loop.streams import close
 from antiphon.runs.run import Run
 
 log = structlog.get_logger(__name__)
@@ -164,7 +164,7 @@ async def infer(parts: LoopParts, run: Run) -> Outcome:
     """One model call: its events go to the log as they come. Raises UpstreamError.
 
     A steer may cut it between two items. The stream of a call that ended by itself is left in `run.loop.stream`,
-    to be read to its end when there is time. Where the run may make no further model call, it makes none and ends.
+    to be closed when there is time. Where the run may make no further model call, it makes none and ends.
     However a call ends, it is charged.
     """
     loop = run.loop
@@ -346,7 +346,7 @@ def checkpoint(parts: LoopParts, run: Run, *, waiting: bool, clean: bool = False
 
 
 async def let_finish(run: Run) -> None:
-    """Read what follows the terminal event of the last model call, so that its connection can be used again."""
+    """Close the stream of the last model call, which has said how it ended; its connection can be used again."""
     stream, run.loop.stream = run.loop.stream, None
     if stream is not None:
-        await read_out(stream)
+        await close(stream)

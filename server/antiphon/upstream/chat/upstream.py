@@ -30,7 +30,7 @@ class ChatUpstream(HttpUpstream):
         transport: Transport | None = None,
     ) -> None:
         super().__init__(settings, timeouts, max_event_bytes, transport, path="/chat/completions")
-        self._limit = limit_field(self._url.host)
+        self._limit = limit_field(self._host)
 
     def stream(self, call: ModelCall) -> AsyncIterator[Sequence[bytes]]:
         """See `HttpUpstream`. How an answer may end is a table in `stream.py`.
