@@ -9,6 +9,7 @@ from typing import Any
 import orjson
 import structlog
 
+from antiphon.cli.log_lines import LineWriter
 from antiphon.cli.log_secrets import mask_secrets
 
 
@@ -27,7 +28,8 @@ def configure_logs(level: str, log_format: str) -> None:
     ]
     if as_json:
         renderer: Any = structlog.processors.JSONRenderer(serializer=_dump)
-        factory: Any = structlog.BytesLoggerFactory(sys.stderr.buffer)
+        lines = LineWriter(sys.stderr.buffer)
+        factory: Any = lambda *_: lines  # noqa: E731
     else:
         # Tracebacks are plain already: the default of a machine with rich prints the local variables, prompts and
         # keys among them.
