@@ -98,6 +98,24 @@ export const questions = {
     tab.assertClean();
   },
 
+  async parts_of_the_client_that_cannot_be_loaded_at_first_are_loaded_later({ tab, url }) {
+    /** @type {Record<string, number>} */
+    const asked = {};
+    await tab.page.route(/antiphon-(tools|commands)\.js/, (route) => {
+      const part = new URL(route.request().url()).pathname;
+      asked[part] = (asked[part] ?? 0) + 1;
+      return asked[part] < 3 ? route.abort() : route.continue();
+    });
+    await tab.open(url, { model: ASKING });
+    await tab.send('Ask me.');
+    await waitingCall(tab);
+    await tab.page.click('.choices button >> nth=0');
+    await tab.done();
+    assert.equal(await tab.page.textContent('.reply-box .asked'), 'Red');
+    assert.ok(Object.values(asked).length > 0 && Object.values(asked).every((times) => times >= 3), JSON.stringify(asked));
+    tab.assertClean(NETWORK_NOISE);
+  },
+
   async a_draft_that_is_being_written_keeps_the_focus({ tab, url }) {
     await tab.open(url, { model: ASKING });
     await tab.send('Ask me.');

@@ -95,6 +95,7 @@ TOGETHER = [
 QUESTIONS = [
     "the_demo_asks_and_goes_on_with_the_choice_of_the_person",
     "a_question_is_answered_with_the_keyboard_alone",
+    "parts_of_the_client_that_cannot_be_loaded_at_first_are_loaded_later",
     "a_draft_that_is_being_written_keeps_the_focus",
     "a_program_without_hello_answers_and_both_tabs_see_it",
     "the_other_tab_answers_after_a_reload_in_mid_wait",
