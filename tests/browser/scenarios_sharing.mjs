@@ -18,6 +18,19 @@ async function signIn(tab, url, key) {
 }
 
 export const sharing = {
+  /** Played by tests/examples/test_vscode_like.py, while its program answers the calls. */
+  async the_run_of_an_ide_is_watched_in_the_page({ tab, url }) {
+    await tab.page.goto(`${url}?conversation=${process.env.CONVERSATION}`);
+    await tab.done();
+    await tab.says('.turn', 'Done: discounts are taken off again, and the tests pass.');
+    const { output } = await tab.response();
+    const calls = output.filter(({ type }) => type === 'function_call').map(({ name }) => name);
+    assert.deepEqual(calls, ['read_file', 'run_tests', 'apply_patch', 'run_tests']);
+    for (const name of calls) await tab.says('.turn', name);
+    await tab.matchesText();
+    tab.assertClean();
+  },
+
   async a_link_brings_a_signed_in_person_into_the_running_conversation({ tab, elsewhere, url }) {
     await signIn(tab, `${url}?model=antiphon/echo`, 'anna');
     await tab.send('the first question');

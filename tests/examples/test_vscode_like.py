@@ -13,6 +13,7 @@ from urllib.parse import urlsplit
 import httpx2
 import pytest
 
+from tests.browser.playing import run_scenarios
 from tests.support.relay import DOWN, Relay
 from tests.support.sdk_processes import ROOT, missing, run_process
 from tests.support.server import running_server
@@ -71,6 +72,35 @@ async def test_the_workspace_is_mended_once_through_a_connection_that_drops(node
     assert patched == {"patched": ["price.mjs", "CHANGES.md"]}
     assert "Done: discounts are taken off again, and the tests pass." in finished.stdout
     assert f"watch it in a browser: {url}/?conversation=conv_" in finished.stderr
+
+
+@pytest.mark.browser
+async def test_the_same_run_is_watched_in_a_browser(node: str, tmp_path: Path) -> None:
+    workspace, data = tmp_path / "workspace", tmp_path / "data"
+    shutil.copytree(EXAMPLE / "sample", workspace)
+    shutil.copytree(EXAMPLE / "scripts", data / "scripts")
+    async with running_server(data) as server:
+        command = [node, EXAMPLE / "main.mjs", "--workspace", workspace]
+        work = asyncio.create_task(run_process(command, env={"ANTIPHON_URL": server.url}, wait_s=NODE_S))
+        conversation = await _conversation(server.url)
+        await run_scenarios(
+            "chat.mjs",
+            server.url,
+            ["the_run_of_an_ide_is_watched_in_the_page"],
+            env={"CONVERSATION": conversation},
+        )
+        finished = await work
+    assert finished.code == 0, finished.stdout + finished.stderr
+
+
+async def _conversation(url: str) -> str:
+    """That of the one run, as soon as it is there."""
+    async with httpx2.AsyncClient(trust_env=False) as client:
+        for _ in range(round(NODE_S / 0.02)):
+            if runs := (await client.get(f"{url}/v1/runs")).json()["data"]:
+                return str(runs[0]["conversation_id"])
+            await asyncio.sleep(0.02)
+    raise TimeoutError("the program began no run")
 
 
 async def test_the_tools_touch_nothing_outside_of_the_workspace_and_end_in_time(node: str, tmp_path: Path) -> None:
