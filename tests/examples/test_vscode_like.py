@@ -51,7 +51,7 @@ async def test_the_workspace_is_mended_once_through_a_connection_that_drops(node
     shutil.copytree(EXAMPLE / "scripts", data / "scripts")
     async with running_server(data) as server, Relay("127.0.0.1", urlsplit(server.url).port or 0) as relay:
         url = f"http://127.0.0.1:{relay.port}"
-        command = [node, EXAMPLE / "main.mjs", "--workspace", workspace]
+        command: list[str | Path] = [node, EXAMPLE / "main.mjs", "--workspace", workspace]
         work = asyncio.create_task(run_process(command, env={"ANTIPHON_URL": url}, wait_s=NODE_S))
         for _ in range(DROPS):
             await relay.wait_forwarded(relay.paths[DOWN].forwarded_bytes + 4_000, DOWN, NODE_S)
@@ -80,7 +80,7 @@ async def test_the_same_run_is_watched_in_a_browser(node: str, tmp_path: Path) -
     shutil.copytree(EXAMPLE / "sample", workspace)
     shutil.copytree(EXAMPLE / "scripts", data / "scripts")
     async with running_server(data) as server:
-        command = [node, EXAMPLE / "main.mjs", "--workspace", workspace]
+        command: list[str | Path] = [node, EXAMPLE / "main.mjs", "--workspace", workspace]
         work = asyncio.create_task(run_process(command, env={"ANTIPHON_URL": server.url}, wait_s=NODE_S))
         conversation = await _conversation(server.url)
         await run_scenarios(
