@@ -11,7 +11,7 @@ CORES := $(shell getconf _NPROCESSORS_ONLN)
 # Tests wait more than they compute, for models that take their time and for what shall time out: more at once than
 # there are cores.
 TEST_JOBS ?= $(shell expr $(CORES) + 2)
-NODE_TESTS := tests/bus tests/journal tests/elsewhere tests/cluster tests/chaos tests/deploy
+NODE_TESTS := tests/workers tests/bus tests/journal tests/elsewhere tests/cluster tests/chaos tests/deploy
 NODE_JOBS ?= $(TEST_JOBS)
 
 .DEFAULT_GOAL := help

@@ -25,11 +25,12 @@ from antiphon.ops.loop_lag import LoopLag
 from antiphon.ops.metrics.exporter import Exporter
 from antiphon.ops.metrics.of_backends import BackendMetrics
 from antiphon.ops.metrics.of_counts import CountsMetrics
+from antiphon.ops.metrics.of_workers import METRICS, WorkerMetrics, place_among_workers
 from antiphon.ops.registry import RunRegistry
 from antiphon.ops.status import STATUS, Status
 from antiphon.ops.tracing.build import build_tracing
 from antiphon.ports import Clock, Ids
-from antiphon.runs.compaction.sealing import Sealer
+from antiphon.runs.compaction.sealing import SEAL_KEY, Sealer
 from antiphon.runs.engine import Engine
 from antiphon.runs.in_process import RunResult
 from antiphon.runs.metrics import EngineMetrics
@@ -72,7 +73,7 @@ class Antiphon:
         self.hooks = build_hooks(settings, self._http_contexts)
         self.lifecycle.observe(self.hooks.observers.told)
         seal_key = settings.seal_key.get_secret_value() if settings.seal_key is not None else None
-        self._sealer = Sealer(seal_key, settings.data_path / "seal.key")
+        self._sealer = Sealer(seal_key, settings.data_path / SEAL_KEY)
         self.accounts = self._accounts(clock, ids)
         self.engine = Engine(
             settings=settings,
@@ -103,7 +104,8 @@ class Antiphon:
         self.engine.answering.questions[STATUS] = status.answer
         self.lifecycle.observe(self.engine.counts.told)
         self.exporter = self._exporter() if settings.metrics.enabled else None
-        metrics = MetricsApi(self.exporter, self.identity, settings.metrics.token())
+        workers = self._metrics_of_workers(self.exporter)
+        metrics = MetricsApi(self.exporter, self.identity, settings.metrics.token(), workers)
         self.asgi = build_asgi(
             self.engine, self.hub, self.identity, self._router.models, self._ready, status, metrics
         )
@@ -198,6 +200,14 @@ class Antiphon:
                 BackendMetrics(backends.store.writer, backends.journal, backends.bus, backends.shared),
             ]
         )
+
+    def _metrics_of_workers(self, exporter: Exporter | None) -> WorkerMetrics | None:
+        place = place_among_workers() if self.settings.workers > 1 else None
+        if exporter is None or place is None:
+            return None
+        workers = WorkerMetrics(self.backends.bus, exporter, *place)
+        self.engine.answering.questions[METRICS] = workers.answer
+        return workers
 
     def _accounts(self, clock: Clock, ids: Ids) -> Accounts:
         store, limits = self.backends.store, Limits(self.settings)

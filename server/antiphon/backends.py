@@ -31,6 +31,7 @@ from antiphon.runs.recovery.stale_rows import StaleRows
 from antiphon.settings import Settings
 from antiphon.store import cluster
 from antiphon.store.opening import Store, open_store
+from antiphon.workers import local_bus
 
 _PING_WITHIN_S = 2.0
 
@@ -79,15 +80,16 @@ class Backends(Protocol):
 def choose_backends(settings: Settings, clock: Clock, ids: Ids) -> Backends:
     """Connects to nothing yet. Raises StartupError on a URL that cannot be read, or a pair that does not fit."""
     settings.check_engines()
-    if settings.store_engine == "postgresql":
-        return SeveralNodes(settings, clock, ids)
-    return OneMachine(settings, clock, ids)
+    if settings.bus_url.startswith("memory:"):
+        return OneMachine(settings, clock, ids)
+    return SeveralNodes(settings, clock, ids)
 
 
 class OneMachine:
     """Nothing to install."""
 
     def __init__(self, settings: Settings, clock: Clock, ids: Ids) -> None:
+        self._data = settings.data_path
         self.store = open_store(settings)
         self.journal: Journal = SqliteJournal(self.store.writer, self.store.reader, settings.journal)
         self.bus: Bus = memory_bus(ids.token(), clock)
@@ -105,6 +107,7 @@ class OneMachine:
 
     async def open(self, sealer: Sealer) -> None:
         await self.store.prepare()
+        await asyncio.to_thread(local_bus.forget, self._data)
         await asyncio.to_thread(sealer.load)
         self.store.writer.start()
         await self.bus.start()
@@ -125,7 +128,7 @@ class OneMachine:
 
 
 class SeveralNodes:
-    """Redis carries what lives, PostgreSQL keeps what ended."""
+    """Redis carries what lives; PostgreSQL keeps what ended, or SQLite where all nodes are on one machine."""
 
     def __init__(self, settings: Settings, clock: Clock, ids: Ids) -> None:
         self._settings = settings
@@ -171,7 +174,10 @@ class SeveralNodes:
         await self.store.prepare()
         writer = self.store.writer
         writer.start()
-        shared = await cluster.seal_key(writer) if self._settings.seal_key is None else None
+        shared = None
+        if self._settings.seal_key is None and self._settings.store_engine == "postgresql":
+            shared = await cluster.seal_key(writer)
+        # Workers on SQLite share the data folder, whose key one process would use as well.
         await asyncio.to_thread(sealer.load, shared)
         self._redis.must_agree("store", await cluster.database_id(writer))
         self._redis.must_agree("seal_key (fingerprint)", sealer.fingerprint)
@@ -200,7 +206,9 @@ class SeveralNodes:
         elif not self._redis.healthy:
             detail = "The last exchange with Redis failed."
         store = await store_answers(self.store)
-        return BackendStatus("redis", self._redis.healthy and self._redis.held, detail, "postgresql", store)
+        return BackendStatus(
+            "redis", self._redis.healthy and self._redis.held, detail, self._settings.store_engine, store
+        )
 
     async def _sweep(self) -> None:
         await self._archive.sweep()

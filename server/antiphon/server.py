@@ -15,12 +15,12 @@ import uvicorn
 
 from antiphon.app import Antiphon
 from antiphon.errors import StartupError
+from antiphon.listening import bind, url_of
 from antiphon.transport.fast_websocket import FastWebSocketProtocol
 from antiphon.transport.slow_http import bounded_http
 
 log = structlog.get_logger(__name__)
 
-_BACKLOG = 2048
 _M_MMAP_THRESHOLD = -3
 _LARGE_BLOCK_BYTES = 64 * 1024
 
@@ -67,8 +67,7 @@ class AntiphonServer:
         except BaseException:
             listener.close()
             raise
-        host, port = listener.getsockname()[:2]
-        self.url = f"http://{f'[{host}]' if ':' in host else host}:{port}"
+        self.url = url_of(listener)
         self._serving = asyncio.get_running_loop().create_task(self._server.serve([listener]), name="uvicorn")
         while not self._server.started:
             if self._serving.done():
@@ -94,9 +93,9 @@ class AntiphonServer:
             await asyncio.wait([self._serving])
         await self.app.stop()
 
-    async def serve(self, on_started: Callable[[str], None]) -> None:
+    async def serve(self, on_started: Callable[[str], None], listener: socket.socket | None = None) -> None:
         """Serve until SIGTERM or SIGINT; a second signal cuts the drain short."""
-        await self.start()
+        await self.start(listener)
         first, second = asyncio.Event(), asyncio.Event()
 
         def on_signal() -> None:
@@ -125,20 +124,3 @@ def _give_memory_back() -> None:
     """
     with contextlib.suppress(OSError, AttributeError):
         ctypes.CDLL(None).mallopt(_M_MMAP_THRESHOLD, _LARGE_BLOCK_BYTES)
-
-
-def bind(host: str, port: int) -> socket.socket:
-    """A listening socket. Raises StartupError with what to do about it."""
-    family = socket.AF_INET6 if ":" in host else socket.AF_INET
-    listener = socket.socket(family, socket.SOCK_STREAM)
-    listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-    try:
-        listener.bind((host, port))
-    except OSError as error:
-        listener.close()
-        raise StartupError(
-            f"cannot listen on {host}:{port} ({error.strerror}); choose another --port or stop what uses it"
-        ) from error
-    listener.listen(_BACKLOG)
-    listener.setblocking(False)
-    return listener

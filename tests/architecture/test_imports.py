@@ -37,7 +37,7 @@ FOUNDATION: dict[str, frozenset[str]] = {
 }
 """What stands below all layers, and the little each part of it may import."""
 
-COMPOSITION = frozenset({"app", "backends", "server", "cli", "__main__"})
+COMPOSITION = frozenset({"app", "backends", "server", "listening", "workers", "cli", "__main__"})
 """Where the parts are put together: these may import everything."""
 
 ADAPTERS = frozenset(

@@ -7,6 +7,8 @@ chat should wait for them.
 from __future__ import annotations
 
 import asyncio
+import os
+import socket
 from collections.abc import Callable, Coroutine
 from pathlib import Path
 from typing import Annotated, Any, NoReturn
@@ -44,6 +46,7 @@ def serve(
     config: Config = None,
     host: Annotated[str | None, typer.Option(help="Address to bind. Default 127.0.0.1")] = None,
     port: Annotated[int | None, typer.Option(help="Port to bind; 0 picks a free one. Default 8787")] = None,
+    workers: Annotated[int | None, typer.Option(help="Processes that share the port. Default 1")] = None,
     data_dir: DataDir = None,
     log_level: Annotated[str | None, typer.Option(help="debug, info, warning or error.")] = None,
     log_format: Annotated[
@@ -54,18 +57,41 @@ def serve(
     ] = None,
 ) -> None:
     """Start the server."""
-    settings, path = _load(
-        config,
-        host=host,
-        port=port,
-        data_dir=data_dir,
-        log_level=log_level,
-        log_format=log_format,
-        insecure=insecure or None,
-    )
+    flags = {
+        "host": host,
+        "port": port,
+        "workers": workers,
+        "data_dir": data_dir,
+        "log_level": log_level,
+        "log_format": log_format,
+        "insecure": insecure or None,
+    }
+    settings, path = _load(config, **flags)
     configure_logs(settings.log_level, settings.log_format)
     try:
-        uvloop.run(_serve(settings, path))
+        if settings.workers == 1:
+            uvloop.run(_serve(settings, path))
+            return
+        from antiphon.workers.supervisor import Supervisor
+
+        raise typer.Exit(Supervisor(settings, path, flags).run(lambda url: _banner(settings, url)))
+    except StartupError as error:
+        _fail(error)
+
+
+@app.command(hidden=True)
+def worker(ready: int, config: Config = None) -> None:
+    """One of several processes behind a port; `serve` starts them. ready: file descriptor of who waits for it."""
+    settings, path = _load(config)
+    configure_logs(settings.log_level, settings.log_format)
+
+    def started(url: str) -> None:
+        os.write(ready, b".")
+
+    try:
+        from antiphon.listening import bind_shared
+
+        uvloop.run(_serve(settings, path, started, bind_shared(settings.host, settings.port)))
     except StartupError as error:
         _fail(error)
 
@@ -251,11 +277,17 @@ def version() -> None:
     console.print(__version__)
 
 
-async def _serve(settings: Settings, config: Path | None) -> None:
+async def _serve(
+    settings: Settings,
+    config: Path | None,
+    on_started: Callable[[str], None] | None = None,
+    listener: socket.socket | None = None,
+) -> None:
     from antiphon.app import Antiphon
     from antiphon.server import AntiphonServer
 
-    await AntiphonServer(Antiphon(settings, config=config)).serve(lambda url: _banner(settings, url))
+    server = AntiphonServer(Antiphon(settings, config=config))
+    await server.serve(on_started or (lambda url: _banner(settings, url)), listener)
 
 
 def _banner(settings: Settings, url: str) -> None:

@@ -14,9 +14,17 @@ from antiphon.errors import StartupError
 from antiphon.settings.tree import Settings
 
 _OTHER_VARIABLES = frozenset(
-    {"ANTIPHON_CONFIG", "ANTIPHON_URL", "ANTIPHON_API_KEY", "ANTIPHON_MODEL", "ANTIPHON_TEST_URL"}
+    {
+        "ANTIPHON_CONFIG",
+        "ANTIPHON_URL",
+        "ANTIPHON_API_KEY",
+        "ANTIPHON_MODEL",
+        "ANTIPHON_TEST_URL",
+        "ANTIPHON_WORKER_GROUP",
+    }
 )
-"""Names that are no settings: the configuration file's, and what example clients and tests read."""
+"""Names that are no settings: the configuration file's, what example clients and tests read, and what a supervisor
+tells its workers."""
 
 
 def find_config(explicit: Path | None, data_dir: Path) -> Path | None:

@@ -48,6 +48,13 @@ class Settings(BaseSettings):
 
     host: str = Field("127.0.0.1", description="Address to bind.")
     port: int = Field(8787, ge=0, le=65535, description="0 picks a free one.")
+    workers: int = Field(
+        1,
+        ge=1,
+        le=64,
+        description="Processes that share the port on this machine; several share a Redis-compatible server, "
+        "which is started for them unless `bus_url` names one.",
+    )
     data_dir: Path = Field(Path("~/.antiphon"), description="Database, lock, `scripts/`, perhaps `antiphon.toml`.")
     store_url: str = Field(
         "", description="`sqlite:///path` or `postgresql://user@host/db`; empty: `antiphon.db` in the data folder."
@@ -220,11 +227,12 @@ class Settings(BaseSettings):
         return Path(path).expanduser() if path else self.data_path / "antiphon.db"
 
     def check_engines(self) -> None:
-        """Several nodes need both Redis and PostgreSQL, one machine neither. Raises StartupError."""
+        """Several machines need both Redis and PostgreSQL, one process neither; workers of one machine may share
+        SQLite. Raises StartupError."""
         alone = self.bus_url.startswith("memory:")
         if alone and self.store_engine == "postgresql":
             raise StartupError("store_url is PostgreSQL, which several nodes share, so bus_url has to be Redis")
-        if not alone and self.store_engine == "sqlite":
+        if not alone and self.store_engine == "sqlite" and self.workers == 1:
             raise StartupError(
                 "bus_url is Redis, so several nodes share the store: store_url has to be PostgreSQL"
             )

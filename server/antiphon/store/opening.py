@@ -38,23 +38,25 @@ def open_store(settings: Settings) -> Store:
 
 
 class SqliteStore:
-    """One file, and one server process that owns it."""
+    """One file, and one server that owns it. Of several workers, their supervisor holds its lock."""
 
     def __init__(self, settings: Settings) -> None:
         self._path = settings.database_path
-        self._lock = database.DatabaseLock(self._path)
+        self._lock = database.DatabaseLock(self._path) if settings.workers == 1 else None
         self.place = str(self._path)
         self.writer: Writer = SqliteWriter(self._path, full_sync=settings.journal.mode == "strict")
         self.reader = ResponseReader(database.open_reader(self._path))
 
     async def prepare(self) -> Migrated:
-        self._lock.acquire()
+        if self._lock is not None:
+            self._lock.acquire()
         return await asyncio.to_thread(database.migrate, self._path)
 
     async def aclose(self) -> None:
         await self.writer.stop()
         await self.reader.aclose()
-        self._lock.release()
+        if self._lock is not None:
+            self._lock.release()
 
 
 class PostgresStore:

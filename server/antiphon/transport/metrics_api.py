@@ -17,15 +17,26 @@ from starlette.routing import Route
 from antiphon.core.quotas import FINAL
 from antiphon.errors import RequestError
 from antiphon.ops.metrics.exporter import Exporter
+from antiphon.ops.metrics.of_workers import WorkerMetrics
 from antiphon.ports import Authenticator
 from antiphon.transport.credentials import credentials_of
 
 
 class MetricsApi:
-    """The endpoint. token: reads this page and nothing else. exporter: None where the page is switched off."""
+    """The endpoint. token: reads this page and nothing else. exporter: None where the page is switched off.
 
-    def __init__(self, exporter: Exporter | None, authenticator: Authenticator, token: SecretStr | None) -> None:
+    workers: of a server that is one of several processes, which all have to be on the page.
+    """
+
+    def __init__(
+        self,
+        exporter: Exporter | None,
+        authenticator: Authenticator,
+        token: SecretStr | None,
+        workers: WorkerMetrics | None = None,
+    ) -> None:
         self._exporter = exporter
+        self._workers = workers
         self._authenticator = authenticator
         self._token = token
 
@@ -35,7 +46,11 @@ class MetricsApi:
     async def metrics(self, request: Request) -> Response:
         assert self._exporter is not None
         await self._admit(request)
-        page, media_type = self._exporter.render(request.headers.get("accept", ""))
+        accept = request.headers.get("accept", "")
+        if self._workers is not None:
+            page, media_type = await self._workers.render(accept)
+        else:
+            page, media_type = self._exporter.render(accept)
         return Response(page, headers={"content-type": media_type, "cache-control": "no-store"})
 
     async def _admit(self, request: Request) -> None:

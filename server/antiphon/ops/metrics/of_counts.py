@@ -55,7 +55,12 @@ class CountsMetrics:
             else:
                 refused[where, code] += number
         yield counters("creates_refused", "Creates that became no run.", ("code",), creates.items())
-        yield counters("refusals", "Requests, frames and upgrades that were refused; creates over HTTP are among them.", ("where", "code"), refused.items())
+        yield counters(
+            "refusals",
+            "Requests, frames and upgrades that were refused; creates over HTTP are among them.",
+            ("where", "code"),
+            refused.items(),
+        )
         tokens = {("input",): counts.input_tokens, ("output",): counts.output_tokens}
         yield counters("tokens", "Tokens of model calls that are over.", ("direction",), tokens.items())
         yield histogram("first_output", "From a create to its first output.", counts.first_output)

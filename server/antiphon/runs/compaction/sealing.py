@@ -21,6 +21,9 @@ _VERSION = f"{SEAL_PREFIX}1."
 _NONCE_BYTES = 12
 _MIN_KEY_CHARACTERS = 32
 
+SEAL_KEY = "seal.key"
+"""Its file in the data folder."""
+
 
 class Sealer:
     """Seals with AES-256-GCM, bound to the tenant. A blob holds all that is needed to go on from it.
@@ -33,6 +36,7 @@ class Sealer:
         self._text = key
         self._path = path
         self._cipher: AESGCM | None = None
+        self._fingerprint = ""
 
     def load(self, shared: str | None = None) -> None:
         """Get the key ready. shared: the one of all nodes. Blocks on the file system. Raises StartupError."""
@@ -44,13 +48,14 @@ class Sealer:
                 f"the key that seals compactions has {len(text)} characters; it needs {_MIN_KEY_CHARACTERS} "
                 f"({'seal_key' if self._text is not None else self._path})"
             )
+        self._fingerprint = hashlib.sha256(b"antiphon seal fingerprint\0" + text.encode()).hexdigest()[:16]
         self._cipher = AESGCM(hashlib.sha256(b"antiphon seal 1\0" + text.encode()).digest())
 
     @property
     def fingerprint(self) -> str:
         """Tells keys apart without telling them; once the key is loaded."""
-        assert self._text is not None, "load comes first"
-        return hashlib.sha256(b"antiphon seal fingerprint\0" + self._text.encode()).hexdigest()[:16]
+        assert self._cipher is not None, "load comes first"
+        return self._fingerprint
 
     def seal(self, items: list[dict[str, Any]], tenant: str) -> str:
         """The `encrypted_content` that holds these items."""

@@ -1,0 +1,1 @@
+"""Several processes that serve one port of one machine (`antiphon serve --workers N`, ADR 17)."""
