@@ -34,12 +34,14 @@ asyncio.run(main())
 
 
 async def run(tmp_path: Path, *args: str, within: tuple[str, ...] = (), **env: str) -> tuple[int, bytes, str]:
-    """Status, output and errors of an `antiphon` command."""
+    """Status, output and errors of an `antiphon` command, for which no port has to be free."""
     errors = tmp_path / "errors"
     words = ["-m", "antiphon", *args]
     async with asyncio.timeout(WAIT_S):
         with errors.open("wb") as file:
-            process = await SERVER.start(words, {**os.environ, **env}, file, cwd=tmp_path, within=within)
+            process = await SERVER.start(
+                words, {**os.environ, "ANTIPHON_PORT": "0", **env}, file, cwd=tmp_path, within=within
+            )
         output, status = await process.rest(), await process.wait()
         process.close()
     return status, output, errors.read_text()
