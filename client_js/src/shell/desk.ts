@@ -51,6 +51,7 @@ export interface DeskSession {
   /** Loads a part of this client that not everybody needs. */
   load<Part>(part: () => Promise<Part>): Promise<Part>;
   toldOfCall(run: Run, event: ToolCallEvent): void;
+  tell(name: 'error', problem: AntiphonError): void;
   /** The tools that others can ask this client for have changed. */
   toolsChanged(): void;
   readonly wanted: ReadonlySet<Run>;
@@ -112,8 +113,11 @@ export class Desk {
     try {
       const { ToolRunner } = await this.session.load(() => import('./tools.js'));
       this.#runner = new ToolRunner(this.session, this);
-    } catch {
-      return; // The client was closed, or others may answer: the next held call tries again.
+    } catch (error) {
+      if (!this.session.wanted.size) return; // The client was closed, or nobody waits for an answer any more.
+      this.session.tell('error', error as AntiphonError);
+      setTimeout(() => this.#considerAll(), 5_000);
+      return;
     } finally {
       this.#isLoading = false;
     }

@@ -48,7 +48,7 @@ export class Session {
     readonly http: Http,
     readonly backoff: Backoff,
     options: Omit<ConnectorOptions, 'http' | 'backoff' | 'loadFallback'>,
-    private readonly tell: Tell,
+    readonly tell: Tell,
   ) {
     this.connector = new Connector(
       { ...options, http, backoff, loadFallback: () => this.#loadFallback() },

@@ -93,7 +93,8 @@ def _checks(settings: Settings, config: Path | None) -> list[tuple[str, Check]]:
             names = [model["id"] for model in await router.models()]
         finally:
             await router.aclose()
-        return f"{len(names)} models: {', '.join(names[:8])}"
+        more = ", …" if len(names) > 8 else ""
+        return f"{len(names)} models: {', '.join(names[:8])}{more}"
 
     return [
         ("data folder", data_folder),

@@ -137,6 +137,7 @@ export class OpenRun {
       if (!this.#run || run.revision > this.#run.revision) this.#run = run;
       this.hasTimeline = true;
     } catch {
+      this.#askedRevision = -1;
       this.hasTimeline = this.timeline.length > 0;
     }
     this.onChange();

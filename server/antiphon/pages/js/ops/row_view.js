@@ -28,12 +28,17 @@ export const COLUMNS = [
   { name: 'step', title: 'Step', sort: 'step', isNumber: true, text: ({ run }) => String(run.step ?? 0) },
   { name: 'tool', title: 'Tool', sort: 'tool', text: ({ run }) => run.current_tool ?? '' },
   { name: 'pending', title: 'Waits for', sort: 'pending', text: pendingWords },
-  { name: 'clients', title: 'Clients', sort: 'clients', isNumber: true, text: (row) => String(clients(row)) },
+  { name: 'clients', title: 'Clients', sort: 'clients', isNumber: true, text: clientWords },
   { name: 'age', title: 'Age', sort: 'age', isNumber: true, text: ageWords },
   { name: 'tokens', title: 'Tokens', sort: 'tokens', isNumber: true, text: tokenWords },
   { name: 'rate', title: 'Tok/s', sort: 'rate', isNumber: true, text: rateWords },
   { name: 'cost', title: 'Cost', sort: 'cost', isNumber: true, text: ({ run }) => money(run.cost) },
 ];
+
+/** Of a run that has ended the last state lists who was there. @param {Pick<Row, 'run'>} row */
+export function clientWords(row) {
+  return row.run.terminal ? '' : String(clients(row));
+}
 
 /** @param {Pick<Row, 'run'>} row @param {number} now */
 export function pendingWords(row, now) {
