@@ -41,7 +41,7 @@ async def test_serve_says_what_to_open_and_how_to_point_a_client(tmp_path: Path)
     )
     assert process.stdout is not None
     said = ""
-    async with asyncio.timeout(30):
+    async with asyncio.timeout(120):
         while "Try it" not in said:
             line = (await process.stdout.readline()).decode()
             assert line, said

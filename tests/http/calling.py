@@ -90,7 +90,10 @@ def script(server: RunningServer, name: str, text: str) -> str:
     """Write a scenario; the name of its model."""
     folder = server.data_dir / "scripts"
     folder.mkdir(exist_ok=True)
-    (folder / f"{name}.toml").write_text(text, encoding="utf-8")
+    # In one step: a run that was begun before may just be reading it.
+    written = folder / f"{name}.new"
+    written.write_text(text, encoding="utf-8")
+    written.replace(folder / f"{name}.toml")
     return f"antiphon/script:{name}"
 
 

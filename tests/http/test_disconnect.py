@@ -41,7 +41,7 @@ async def test_a_plain_create_whose_client_leaves_is_cancelled_after_its_time(st
     async with stub_server(ENDLESS, timeouts={"http_abandon_s": 0.1}) as (upstream, server):
         response_id = await leave(server, stream=stream)
         request = await upstream.request(0)
-        await asyncio.wait_for(request.closed, 2)
+        await asyncio.wait_for(request.closed, 30)
         response = await ended(server, response_id)
     assert response["status"] == "cancelled" and response["incomplete_details"] == {"reason": "cancelled"}
 

@@ -44,6 +44,21 @@ async def seen_before_the_kill(server: ServerProcess, model: str, word: str) -> 
         return epoch, [*seen, *rest], response_id([first])
 
 
+async def test_a_run_that_a_crash_ended_is_listed_and_counted(tmp_path: Path) -> None:
+    model = write_script(tmp_path, "slow", SLOW)
+    server = ServerProcess(tmp_path)
+    async with server:
+        _, _, run_id = await seen_before_the_kill(server, model, "w20 ")
+        await server.start()
+        async with httpx2.AsyncClient(base_url=server.url, timeout=10, trust_env=False) as http:
+            rows = (await http.get("/v1/runs")).json()["data"]
+            page = (await http.get("/metrics")).text
+    assert [(row["response_id"], row["state"], row["terminal"]["code"]) for row in rows] == [
+        (run_id, "failed", "server_lost")
+    ]
+    assert 'antiphon_runs_ended_total{code="server_lost",state="failed"} 1.0' in page
+
+
 @pytest.mark.parametrize("mode", ["relaxed", "strict"])
 async def test_a_killed_run_ends_as_server_lost_after_its_last_durable_event(tmp_path: Path, mode: str) -> None:
     model = write_script(tmp_path, "slow", SLOW)

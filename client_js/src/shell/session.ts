@@ -157,6 +157,7 @@ export class Session {
     for (const one of [...this.#subscriptions]) isUp ? one.up(socket) : one.down();
     if (status !== 'closed') return;
     for (const run of [...this.wanted]) run.fail(problem ?? closedByOwner());
+    for (const one of [...this.#subscriptions]) one.end(problem);
     if (problem) this.tell('error', problem);
   }
 

@@ -44,6 +44,13 @@ export abstract class Subscription<
     this.socket = null;
   }
 
+  /** @internal The client is closed, and if that was not asked for, `problem` says why. */
+  end(problem: AntiphonError | null): void {
+    this.down();
+    if (problem) (this as Emitter<{ error: [error: AntiphonError] }>)['emit']('error', problem);
+    this.refused();
+  }
+
   /** It was refused for good. */
   protected refused(): void {}
 

@@ -26,6 +26,15 @@ for (const [how, options] of [
     );
   });
 
+  test(`a feed and a conversation of a wrong key over ${how} end with the reason`, async () => {
+    const one = client({ auth: 'nonsense', ...options });
+    const feed = one.feed();
+    const conversation = one.conversation('conv_x');
+    const reasons = Promise.all([once(feed, 'error'), once(conversation, 'error')]);
+    for await (const _ of feed) assert.fail('there is nothing to tell');
+    for (const reason of (await reasons).flat()) assert.equal((reason as AuthenticationError).code, 'invalid_api_key');
+  });
+
   test(`what the role does not allow over ${how} is a typed error, and what it does works`, async () => {
     const run = client({ auth: KEY }).run({ model: 'antiphon/script:counting', input: 'hello' });
     const viewer = client({ auth: VIEWER, ...options });

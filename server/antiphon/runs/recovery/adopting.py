@@ -19,6 +19,7 @@ from antiphon.ports import Bus, Clock
 from antiphon.runs.directory import RunDirectory
 from antiphon.runs.elsewhere.remote_runs import RemoteRuns
 from antiphon.runs.recovery.recovery import Recovery
+from antiphon.runs.recovery.resuming import nothing_told
 from antiphon.runs.steering.following import Successors
 from antiphon.store.responses import ResponseReader, StoredResponse
 
@@ -81,8 +82,8 @@ class Adopter:
         """Runs taken over since the start."""
         self.resting = False
         """Whether this node takes nothing, because it goes away itself."""
-        self.told: Callable[[str, str, int], Awaitable[Told]] | None = None
-        """Asks the shared feed what it has of a run; None without one."""
+        self.told: Callable[[str, str, int], Awaitable[Told]] = nothing_told
+        """Asks the shared feed what it has of a run; on one machine the feed begins with the process."""
         self.on_sweep: Callable[[], Awaitable[None]] = _nothing
         """Whatever else has to be looked at from time to time."""
         self.sweep_archive: Callable[[], Awaitable[None]] | None = None
@@ -201,7 +202,7 @@ class Adopter:
         log_here, state_here = (mirror.log, mirror.state) if mirror is not None else (None, None)
         try:
             ended = await self._end_of(run, log_here, state_here)
-            if ended is not None and self.told is not None:
+            if ended is not None:
                 told = await self.told(run.id, ended.tenant, run.fence)
                 self._registry.adopt(ended, told, run.fence)
                 self._registry.tell(ended)

@@ -88,7 +88,7 @@ class Resumer:
         self._opener = opener
         self._held = held
         self._supervisor = supervisor
-        self.told: Callable[[str, str, int], Awaitable[Told]] = _nothing_told
+        self.told: Callable[[str, str, int], Awaitable[Told]] = nothing_told
         """Asks the feed what it has of a run: (run id, tenant, fence)."""
         self.on_resumed: Callable[[Run], None] = lambda run: None
         """Called with a run that goes on here, when it can be found."""
@@ -265,7 +265,8 @@ def next_state(stored: bytes, mirrored: RunState | None, *, epoch: str, head: in
     return mirrored
 
 
-async def _nothing_told(run_id: str, tenant: str, fence: int) -> Told:
+async def nothing_told(run_id: str, tenant: str, fence: int) -> Told:
+    """What a feed that began with this process has of a run of another one."""
     return Told(0, "")
 
 
