@@ -15,6 +15,7 @@ from redis.exceptions import RedisError
 from antiphon.bus.redis.address import parse_address
 from antiphon.bus.redis.connection import Connections, answering
 from antiphon.errors import BusError
+from antiphon.journal.redis.exchange import ask
 from antiphon.settings.storage import BusSettings
 from tests.bus.nodes import eventually
 from tests.support.redis import RedisServer
@@ -130,6 +131,26 @@ async def test_who_finds_no_connection_waits_for_one_but_not_for_ever(relay: Rel
     relay.restore()
     assert await eventually(lambda: connections.pool.can_get_connection())
     await connections.close()
+
+
+async def test_commands_whose_callers_were_cancelled_leave_no_connection_behind_a_closed_pool(
+    server: RedisServer, relay: Relay
+) -> None:
+    """Some are on their way as it is closed, others have not begun."""
+    for hops in range(12):
+        connections = Connections(parse_address(f"redis://127.0.0.1:{relay.port}"), BusSettings(), "left")
+        callers = [asyncio.create_task(ask(connections.commands, "GET", "key")) for _ in range(20)]
+        for _ in range(hops):
+            await asyncio.sleep(0)
+        for caller in callers:
+            caller.cancel()
+        await asyncio.gather(*callers, return_exceptions=True)
+        await connections.close()
+        with pytest.raises(BusError):
+            await ask(connections.commands, "GET", "key")
+    assert await eventually(
+        lambda: not [open_ for open_ in server.connections() if open_["name"] == "antiphon:left"]
+    )
 
 
 async def test_idle_connections_that_the_server_closed_are_opened_anew_without_an_error(

@@ -10,10 +10,6 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from redis.asyncio import Redis
-from redis.backoff import NoBackoff
-from redis.retry import Retry
-
 from antiphon.bus.memory import MemoryBus, MemoryHub, memory_bus
 from antiphon.clock import RandomIds, SystemClock
 from antiphon.core.budgets import Spender
@@ -27,7 +23,7 @@ from antiphon.governance.usage.meter import Charge
 from antiphon.governance.usage.write_behind import WriteBehind
 from antiphon.settings import Settings
 from tests.store.database import Database, database
-from tests.support.redis import RedisServer
+from tests.support.redis import RedisServer, commands_to
 
 WAIT_S = 20.0
 
@@ -100,8 +96,7 @@ class Nodes:
             if self.redis is None:
                 ledger, bus = MemoryLedger(limits, rows), memory_bus(ids.token(), SystemClock())
             else:
-                client = Redis(port=self.redis.port, socket_timeout=5, retry=Retry(NoBackoff(), 0))
-                commands = await stack.enter_async_context(client)
+                commands = await stack.enter_async_context(commands_to(self.redis.port))
                 ledger = RedisLedger(lambda: commands, limits, rows, self.clock)
                 bus = MemoryBus(self.hub, ids.token(), SystemClock(), lease_s=30)
             await bus.start()

@@ -10,8 +10,6 @@ from typing import Any
 
 import redis
 from redis.asyncio import Redis
-from redis.backoff import NoBackoff
-from redis.retry import Retry
 
 from antiphon.bus.redis.keys import feed
 from antiphon.clock import RandomIds
@@ -20,7 +18,7 @@ from antiphon.ops.feed_redis import RedisFeed
 from antiphon.ops.lifecycle import Lifecycle
 from antiphon.ops.registry import RunRegistry
 from tests.ops.states import FakeClock, state
-from tests.support.redis import RedisServer
+from tests.support.redis import RedisServer, commands_to
 
 WAIT_S = 20.0
 LIFE = ["run.created", "run.started", "run.step.started", "run.usage", "run.completed"]
@@ -60,8 +58,7 @@ async def node(
     server: RedisServer, *, port: int = 0, timeout_s: float = 5.0, **options: Any
 ) -> AsyncIterator[Node]:
     """A node on a server, or on what listens on `port` before it. The library itself tries nothing again."""
-    client = Redis(port=port or server.port, socket_timeout=timeout_s, retry=Retry(NoBackoff(), 0))
-    async with client as commands:
+    async with commands_to(port or server.port, timeout_s) as commands:
         one = Node(commands, **options)
         one.feed.start()
         try:

@@ -27,6 +27,10 @@ from urllib.parse import quote
 
 import redis
 import redis.asyncio
+from redis.asyncio.retry import Retry
+from redis.backoff import NoBackoff
+
+from antiphon.bus.redis.pool import CommandPool
 
 Engine = Literal["valkey", "redis6", "redis"]
 START_WITHIN_S = 40.0
@@ -218,3 +222,11 @@ def running(executable: Path, options: Mapping[str, str], *, sentinel: bool = Fa
             yield server
         finally:
             server.kill()
+
+
+def commands_to(port: int, timeout_s: float = 5.0) -> redis.asyncio.Redis:
+    """A client on the server's own pool, which nothing that was cancelled outlives; close it (`async with`)."""
+    retry = Retry(NoBackoff(), 0)
+    pool = CommandPool(max_connections=32, wait_s=timeout_s, port=port, socket_timeout=timeout_s, retry=retry)
+    client: redis.asyncio.Redis = redis.asyncio.Redis.from_pool(pool)
+    return client

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 from collections.abc import Iterable
 from typing import Any, Protocol
 
@@ -114,14 +115,21 @@ class CommandPool(ConnectionPool):
         super().__init__(max_connections=max_connections, **kwargs)
         self._wait_s = wait_s
         self._free = asyncio.Semaphore(max_connections)
+        self._closed = False
 
     async def get_connection(self, command_name: Any = None, *keys: Any, **options: Any) -> AbstractConnection:
-        """Raises a redis ConnectionError if none becomes free in time, or none can be opened."""
+        """Raises a redis ConnectionError: none becomes free in time, none can be opened, or the pool is closed."""
+        self._check_open()
         try:
             async with asyncio.timeout(self._wait_s):
                 await self._free.acquire()
         except TimeoutError:
             raise RedisConnectionError("no connection to Redis became free in time") from None
+        try:
+            self._check_open()
+        except RedisConnectionError:
+            self._free.release()
+            raise
         connection: AbstractConnection = self.get_available_connection()  # type: ignore[no-untyped-call]
         try:
             await self.ensure_connection(connection)
@@ -133,6 +141,23 @@ class CommandPool(ConnectionPool):
     async def release(self, connection: AbstractConnection) -> None:
         """Nothing here waits, so that nothing can be cancelled."""
         self._give_back(connection)
+
+    async def aclose(self) -> None:
+        """Close all, those in use once they were given back, which is waited for as long as for a free one.
+
+        Whoever asks after this gets none: a command whose caller was cancelled goes on without it, and would open
+        a connection that nobody closes.
+        """
+        self._closed = True
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(self._wait_s):
+                for _ in range(self.max_connections):
+                    await self._free.acquire()
+        await super().aclose()
+
+    def _check_open(self) -> None:
+        if self._closed:
+            raise RedisConnectionError("the connections to Redis are closed")
 
     def _give_back(self, connection: AbstractConnection) -> None:
         self._in_use_connections.remove(connection)
