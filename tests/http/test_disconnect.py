@@ -20,11 +20,15 @@ ENDLESS = stub.text(100_000, rate=50)
 
 
 async def leave(server: RunningServer, *, stream: bool, **fields: Any) -> str:
-    """Create over HTTP, read until the run is under way, and cut the connection; the id."""
+    """Create over HTTP, wait until the run is under way (as a stream: until the model answers), cut it off; the id."""
     sent = body(model=MODEL, stream=stream, **fields)
     if stream:
         async with open_sse("POST", f"{server.url}/v1/responses", json=sent) as events:
-            return str((await anext(aiter(events))).json()["response"]["id"])
+            seen = aiter(events)
+            response_id = str((await anext(seen)).json()["response"]["id"])
+            while (await anext(seen)).json()["type"] != "response.output_item.added":
+                continue
+            return response_id
     reader, writer = await asyncio.open_connection("127.0.0.1", int(server.url.rpartition(":")[2]))
     payload = json.dumps(sent).encode()
     head = b"POST /v1/responses HTTP/1.1\r\nhost: 127.0.0.1\r\ncontent-type: application/json\r\n"
@@ -59,7 +63,7 @@ async def test_somebody_who_attaches_in_time_keeps_the_run_alive() -> None:
             )
             assert (await get(server, f"/v1/responses/{response_id}")).json()["status"] == "in_progress"
             await socket.command("antiphon:detach", response_id=response_id)
-            await asyncio.wait_for((await upstream.request(0)).closed, 3)
+            await asyncio.wait_for((await upstream.request(0)).closed, 30)
 
 
 @pytest.mark.parametrize("wish", ["continue", 3600])
@@ -119,7 +123,7 @@ async def test_seconds_count_for_sockets_too_and_none_is_for_ever() -> None:
 async def test_no_seconds_at_all_is_a_cancel_at_once() -> None:
     async with stub_server(ENDLESS) as (upstream, server):
         response_id = await leave(server, stream=True, antiphon={"on_disconnect": 0})
-        await asyncio.wait_for((await upstream.request(0)).closed, 3)
+        await asyncio.wait_for((await upstream.request(0)).closed, 30)
         assert (await ended(server, response_id))["status"] == "cancelled"
 
 

@@ -229,7 +229,7 @@ class StubUpstream:
         if self.failures and exc[0] is None:
             raise self.failures[0]
 
-    async def request(self, index: int, timeout_s: float = 5) -> StubRequest:
+    async def request(self, index: int, timeout_s: float = 30) -> StubRequest:
         """The POST number `index`, waiting for it."""
         async with asyncio.timeout(timeout_s), self._arrived:
             await self._arrived.wait_for(lambda: len(self.requests) > index)
