@@ -20,7 +20,7 @@ ENDLESS = stub.text(100_000, rate=50)
 
 
 async def leave(server: RunningServer, *, stream: bool, **fields: Any) -> str:
-    """Create over HTTP, wait until the run is under way (as a stream: until the model answers), cut it off; the id."""
+    """Create over HTTP, wait until the run is under way (as a stream: until its model answers), leave; the id."""
     sent = body(model=MODEL, stream=stream, **fields)
     if stream:
         async with open_sse("POST", f"{server.url}/v1/responses", json=sent) as events:
