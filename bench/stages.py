@@ -55,6 +55,7 @@ RULES = (
         "antiphon/upstream/http1/connection.py",
         r".*\.(data_received|on_\w+|__anext__|wake|take_more|_wait)$",
     ),
+    Rule(READ, "antiphon/upstream/http1/wakeup.py"),
     Rule(READ, "antiphon/upstream/http_upstream.py", r".*(_chunks|_some|_tail|_linger|_read_out|__aiter__)$"),
     Rule(READ, "antiphon/upstream/transport.py", r".*\.(__anext__|__aiter__)$"),
     Rule(READ, "antiphon/runs/loop/streams.py"),

@@ -38,7 +38,8 @@ class FastWebSocketProtocol(WebSocketsSansIOProtocol):
         self._message_s = 60.0
         self._written = 0
         self._discarding = False
-        self._is_full = False
+        self.full = False
+        """Whether more should not be written until `on_writable`. Looked at for each batch: no property."""
         self.on_writable: Callable[[], None] = _nothing
         self.on_stalled: Callable[[], None] = _nothing
 
@@ -68,11 +69,6 @@ class FastWebSocketProtocol(WebSocketsSansIOProtocol):
         return before
 
     @property
-    def full(self) -> bool:
-        """Whether more should not be written until `on_writable`."""
-        return self._is_full
-
-    @property
     def unsent(self) -> int:
         """Bytes written that the operating system has not taken yet."""
         return self.transport.get_write_buffer_size()
@@ -83,9 +79,11 @@ class FastWebSocketProtocol(WebSocketsSansIOProtocol):
 
     def write_frames(self, frames: bytes) -> None:
         """Write complete frames. After a close or a loss they are dropped: nobody is there."""
-        if self.open and not self.transport.is_closing():
+        transport = self.transport
+        # `open`, written out: a call for each viewer and batch is saved.
+        if self.handshake_complete and not (self.close_sent or self.disconnected or transport.is_closing()):
             self._written += len(frames)
-            self.transport.write(frames)
+            transport.write(frames)
 
     def close(self, code: int, reason: str = "") -> None:
         """Send a close frame after what was written. A peer that does not answer is cut off."""
@@ -187,12 +185,12 @@ class FastWebSocketProtocol(WebSocketsSansIOProtocol):
 
     def pause_writing(self) -> None:
         super().pause_writing()
-        self._is_full = True
+        self.full = True
         self._watch_stall()
 
     def resume_writing(self) -> None:
         super().resume_writing()
-        self._is_full = False
+        self.full = False
         self._stop_watching()
         self.on_writable()
 
@@ -200,7 +198,8 @@ class FastWebSocketProtocol(WebSocketsSansIOProtocol):
         self._stop_watching()
         self._forget_message()
         super().connection_lost(exc)
-        self._is_full = False
+        self.full = False
+        """Whether more should not be written until `on_writable`. Looked at for each batch: no property."""
         self.on_writable()
 
     def _watch_stall(self) -> None:

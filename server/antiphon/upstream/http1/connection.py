@@ -10,6 +10,7 @@ import httptools
 import httpx2
 
 from antiphon.upstream.http1.reasons import reason
+from antiphon.upstream.http1.wakeup import Wakeup
 
 READ_BUFFER_BYTES = 512 * 1024
 """Beyond this reading pauses: a fast upstream is slowed by TCP when nobody takes its events."""
@@ -45,7 +46,7 @@ class HttpAnswer(httpx2.AsyncByteStream):
         self._chunks: list[bytes] = []
         self._bytes = 0
         self._error: httpx2.TransportError | None = None
-        self._waiter: asyncio.Future[None] | None = None
+        self._wakeup = Wakeup(self._loop)
         self._is_begun = False
         self._first_byte_s, self._idle_s = first_byte_s, idle_s
         self._asked_at = self._loop.time()
@@ -118,17 +119,14 @@ class HttpAnswer(httpx2.AsyncByteStream):
 
     def wake(self) -> None:
         """Let whoever waits look again."""
-        waiter, self._waiter = self._waiter, None
-        if waiter is not None and not waiter.done():
-            waiter.set_result(None)
+        self._wakeup.set()
 
     async def _wait(self) -> None:
         self._waiting_since = self._loop.time()
-        self._waiter = self._loop.create_future()
         try:
-            await self._waiter
+            await self._wakeup
         finally:
-            self._waiter = self._waiting_since = None
+            self._waiting_since = None
 
     def _check(self) -> None:
         now = self._loop.time()
