@@ -15,7 +15,7 @@ NODE_TESTS := tests/workers tests/bus tests/journal tests/elsewhere tests/cluste
 NODE_JOBS ?= $(TEST_JOBS)
 
 .DEFAULT_GOAL := help
-.PHONY: help run cluster setup test test-fast test-chaos test-codex test-model fuzz check fmt lint types wire web lock bench bench-server bench-cluster bench-governance bench-page bench-compare bench-profile clean
+.PHONY: help run cluster setup test test-fast test-chaos test-codex test-model test-planted fuzz check fmt lint types wire web lock bench bench-server bench-cluster bench-governance bench-page bench-compare bench-profile clean
 
 help: ## List the targets
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  %-12s %s\n", $$1, $$2}'
@@ -29,11 +29,11 @@ cluster: $(STAMPS)/cluster ## Start two nodes, Valkey and PostgreSQL on this mac
 setup: $(STAMPS)/test $(STAMPS)/clients $(STAMPS)/npm $(STAMPS)/bench ## Install everything development and tests need
 
 test: setup ## Run all tests but the slow suites
-	$(BIN)/python -m pytest -n $(TEST_JOBS) --dist worksteal -m "not codex and not fuzz and not model" tests $(NODE_TESTS:%=--ignore=%)
+	$(BIN)/python -m pytest -n $(TEST_JOBS) --dist worksteal -m "not codex and not fuzz and not model and not planted" tests $(NODE_TESTS:%=--ignore=%)
 	$(BIN)/python -m pytest -n $(NODE_JOBS) --dist worksteal $(NODE_TESTS)
 
 test-fast: $(STAMPS)/test ## Run the tests that need neither browser nor SDKs
-	$(BIN)/python -m pytest -n $(TEST_JOBS) --dist worksteal -m "not codex and not fuzz and not model and not browser and not clients and not chaos and not bench" tests
+	$(BIN)/python -m pytest -n $(TEST_JOBS) --dist worksteal -m "not codex and not fuzz and not model and not planted and not browser and not clients and not chaos and not bench" tests
 
 test-chaos: $(STAMPS)/test ## Kill, stop and cut off nodes and servers, fifty rounds of each (CHAOS_ROUNDS=n for others)
 	CHAOS_ROUNDS=$${CHAOS_ROUNDS:-50} CHAOS_PAUSE_S=$${CHAOS_PAUSE_S:-10} DRAIN_SOCKETS=$${DRAIN_SOCKETS:-5000} \
@@ -44,6 +44,9 @@ test-codex: setup $(STAMPS)/codex ## Run the Codex CLI against the server
 
 test-model: $(STAMPS)/test $(STAMPS)/clients $(STAMPS)/model ## Run the server in front of a real small model
 	$(BIN)/python -m pytest -m model tests/model
+
+test-planted: $(STAMPS)/test ## Plant one fault after another in the server, and see that tests catch each
+	$(BIN)/python -m pytest -n $(TEST_JOBS) --dist worksteal -m planted tests/planted
 
 fuzz: $(STAMPS)/test ## Send random requests and frames to a server for a minute (FUZZ_S=n for other times)
 	FUZZ_S=$${FUZZ_S:-60} $(BIN)/python -m pytest -n 0 -m fuzz tests/fuzz

@@ -12,14 +12,16 @@ from tests.support.stub_upstream import StubConn, StubRequest, events_of_calls, 
 BEFORE = "before"
 INSIDE = "inside"
 AFTER = "after"
+INSIDE_AND_AFTER = "inside and after"
 WHOLE = "whole"
 
 
 class Speaker:
     """Each request plays the next of `turns`; the last one repeats.
 
-    `before`, `inside`, `after`: say so much of a text, then wait for `release` (or until nobody listens). `whole`:
-    say it all. A list of (name, arguments): make these calls, then wait. inputs: what each request brought.
+    `before`, `inside`, `after`: say so much of a text, then wait for `release` (or until nobody listens), `inside
+    and after` twice. `whole`: say it all. A list of (name, arguments): make these calls, then wait. inputs: what
+    each request brought.
     """
 
     def __init__(self, *turns: str | Sequence[tuple[str, str]]) -> None:
@@ -41,16 +43,19 @@ class Speaker:
         turn = self._turns.popleft() if len(self._turns) > 1 else self._turns[0]
         if isinstance(turn, str):
             events = events_of_text([f"answer {len(self.inputs)}", " goes on"])
-            stop = {BEFORE: 1, INSIDE: 5, AFTER: len(events) - 1, WHOLE: len(events)}[turn]
+            last = len(events) - 1
+            stops = {BEFORE: [1], INSIDE: [5], AFTER: [last], INSIDE_AND_AFTER: [5, last], WHOLE: []}[turn]
         else:
             events = events_of_calls(*turn)
-            stop = len(events) - 1
+            stops = [len(events) - 1]
         conn.head()
-        for event in events[:stop]:
-            conn.sse(event)
-        if stop < len(events):
+        said = 0
+        for stop in stops:
+            for event in events[said:stop]:
+                conn.sse(event)
+            said = stop
             await _first(self._permits.acquire(), conn.gone.wait())
-        for event in events[stop:]:
+        for event in events[said:]:
             conn.sse(event)
         conn.end()
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import time
+
 import pytest
 
 from tests.session.play import (
@@ -25,7 +27,9 @@ LONG = [words(30, rate=10)]
 
 async def until_refused(client: WsClient) -> None:
     """Send creates until one is refused for age; none before it may fail."""
+    give_up_at = time.monotonic() + 60
     while True:
+        assert time.monotonic() < give_up_at, "the connection never grows too old"
         await client.create(stream_id="probe")
         event = await client.recv_on("probe")
         if event["type"] == "error":

@@ -15,7 +15,7 @@ import pytest
 from antiphon.errors import RequestError
 from tests.http.calling import get
 from tests.session.play import connected, response_id, started, stub_settings, until, words, write_script
-from tests.session.speaking import AFTER, BEFORE, INSIDE, WHOLE, Speaker
+from tests.session.speaking import AFTER, BEFORE, INSIDE, INSIDE_AND_AFTER, WHOLE, Speaker
 from tests.support.gap_checker import check_run
 from tests.support.server import RunningServer, running_server
 from tests.support.stub_upstream import StubConn, StubRequest, StubUpstream, events_of_text
@@ -112,6 +112,20 @@ async def test_an_item_in_progress_is_finished_first() -> None:
         assert [i["content"][0]["text"] for i in speaker.inputs[1] if i.get("role") == "assistant"] == [
             "answer 1 goes on"
         ]
+
+
+async def test_a_steer_that_came_inside_an_item_ends_the_run_behind_it() -> None:
+    """The model would go on; nobody waits for that."""
+    speaker = Speaker(INSIDE_AND_AFTER, WHOLE)
+    async with speaking(speaker) as (_, client):
+        await client.create("stub-model", "first")
+        seen = await client.recv_until(lambda e: e["type"] == "response.output_text.delta")
+        await steer(client, response_id(seen))
+        speaker.release()
+        end = seen + await client.collect_run()
+        assert reason_of(end[-1]) == ("incomplete", "steered")
+        assert end[-1]["response"]["output"][0]["content"][0]["text"] == "answer 1 goes on"
+        await turn(client)
 
 
 async def test_after_a_finished_item_the_rest_is_not_waited_for() -> None:
