@@ -5,6 +5,7 @@ BIN := $(VENV)/bin
 CLIENTS := .venv-clients
 MODEL := .venv-model
 BENCH := .venv-bench
+OUTSIDE := .venv-outside
 STAMPS := .make
 BASE ?= HEAD
 CORES := $(shell getconf _NPROCESSORS_ONLN)
@@ -15,7 +16,7 @@ NODE_TESTS := tests/workers tests/bus tests/journal tests/elsewhere tests/cluste
 NODE_JOBS ?= $(TEST_JOBS)
 
 .DEFAULT_GOAL := help
-.PHONY: help run cluster setup test test-fast test-chaos test-codex test-model test-planted fuzz check fmt lint types wire web lock bench bench-server bench-cluster bench-governance bench-page bench-compare bench-profile clean
+.PHONY: help run cluster setup test test-fast test-chaos test-codex test-model test-outside test-planted fuzz check fmt lint types wire web lock bench bench-server bench-cluster bench-governance bench-redis bench-page bench-compare bench-profile clean
 
 help: ## List the targets
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  %-12s %s\n", $$1, $$2}'
@@ -45,6 +46,9 @@ test-codex: setup $(STAMPS)/codex ## Run the Codex CLI against the server
 test-model: $(STAMPS)/test $(STAMPS)/clients $(STAMPS)/model ## Run the server in front of a real small model
 	$(BIN)/python -m pytest -m model tests/model
 
+test-outside: setup $(STAMPS)/codex $(STAMPS)/model $(STAMPS)/outside ## Run suites that others wrote, and write docs/conformance.md (ARGS="rfc6455": only that one)
+	$(BIN)/python -m tests.outside $(ARGS)
+
 test-planted: $(STAMPS)/test ## Plant one fault after another in the server, and see that tests catch each
 	$(BIN)/python -m pytest -n $(TEST_JOBS) --dist worksteal -m planted tests/planted
 
@@ -63,9 +67,9 @@ lint: $(STAMPS)/test ## Check style, and look for known kinds of security faults
 types: $(STAMPS)/test ## Check types
 	$(BIN)/mypy
 
-wire: $(STAMPS)/test ## Write protocol/schema and the tables of protocol/PROTOCOL.md anew from the models
+wire: $(STAMPS)/test ## Write protocol/schema, openapi.json and the tables of protocol/PROTOCOL.md anew from the models
 	$(BIN)/python -m antiphon_protocol.schema && $(BIN)/python -m antiphon_protocol.tables
-	$(BIN)/python -m antiphon.settings.reference
+	$(BIN)/python -m antiphon.settings.reference && $(BIN)/python -m antiphon.transport.openapi.document
 
 web: $(STAMPS)/npm ## Write the types of client_js anew, and bundle it for the pages, with their libraries
 	npm run --silent --prefix client_js wire
@@ -94,11 +98,14 @@ bench-profile: $(STAMPS)/serve $(STAMPS)/bench ## Show in which stages a measure
 bench-governance: $(STAMPS)/test ## Measure admission, keys, and sockets that never say who they are
 	$(BIN)/python -m bench.admission && $(BIN)/python -m bench.identity
 
+bench-redis: $(STAMPS)/cluster ## Measure what nodes cost Redis, and where it bends (ARGS="--quick")
+	$(BIN)/python bench/redis_load.py $(ARGS)
+
 bench-page: $(STAMPS)/npm ## Measure a frame of the operators' page with 2,000 live runs
 	node bench/ops_page.mjs
 
 clean: ## Remove environments and caches
-	rm -rf $(VENV) $(CLIENTS) $(MODEL) $(BENCH) $(STAMPS) client_js/node_modules client_js/dist client_js/build web/node_modules tests/browser/node_modules tests/clients/node/node_modules tests/codex/node_modules
+	rm -rf $(VENV) $(CLIENTS) $(MODEL) $(BENCH) $(OUTSIDE) $(STAMPS) client_js/node_modules client_js/dist client_js/build web/node_modules tests/browser/node_modules tests/clients/node/node_modules tests/codex/node_modules tests/outside/node/node_modules
 
 $(STAMPS)/venv:
 	@mkdir -p $(STAMPS)
@@ -143,6 +150,13 @@ $(STAMPS)/model: tests/model/requirements.txt tests/model/requirements.lock
 	@mkdir -p $(STAMPS)
 	$(PYTHON) -m venv $(MODEL)
 	@$(MODEL)/bin/python -m pip install --quiet --disable-pip-version-check --no-deps -c tests/model/requirements.lock -r tests/model/requirements.txt
+	@touch $@
+
+$(STAMPS)/outside: tests/outside/requirements.txt tests/outside/requirements.lock tests/outside/node/package-lock.json
+	@mkdir -p $(STAMPS)
+	$(PYTHON) -m venv $(OUTSIDE)
+	@$(OUTSIDE)/bin/python -m pip install --quiet --disable-pip-version-check -c tests/outside/requirements.lock -r tests/outside/requirements.txt
+	npm ci --silent --no-audit --no-fund --prefix tests/outside/node
 	@touch $@
 
 $(STAMPS)/bench: bench/requirements.txt

@@ -3,7 +3,7 @@
 import contextlib
 import os
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -48,18 +48,7 @@ def running_cluster(
     with contextlib.ExitStack() as stack:
         guard = Guard()
         stack.callback(guard.dismiss)
-        engines = []
-        for start in (start_valkey, start_postgres):
-            try:
-                with _on_cores(others):
-                    engine = start(home, free_port())
-                stack.callback(_end, engine)
-                guard.watch(engine.process)
-                engine.wait_until_ready(lambda: False)
-            except (Missing, Failed) as error:
-                raise BenchError(str(error)) from error
-            engines.append(engine)
-        redis, postgres = engines
+        redis, postgres = (_started(start, home, others, guard, stack) for start in (start_valkey, start_postgres))
         shared = (
             f"ANTIPHON_BUS_URL={redis.address}",
             f"ANTIPHON_STORE_URL={postgres.address}",
@@ -74,6 +63,34 @@ def running_cluster(
             stack.callback(node.process.stop)
             running.append(node)
         yield RunningCluster(redis, postgres, tuple(running))
+
+
+@contextlib.contextmanager
+def running_valkey(home: Path, cores: frozenset[int] | None) -> Iterator[Part]:
+    """The Redis-compatible server alone, as a cluster has it. Raises BenchError."""
+    with contextlib.ExitStack() as stack:
+        guard = Guard()
+        stack.callback(guard.dismiss)
+        yield _started(start_valkey, home, cores, guard, stack)
+
+
+def _started(
+    start: Callable[[Path, int], Part],
+    home: Path,
+    cores: frozenset[int] | None,
+    guard: Guard,
+    stack: contextlib.ExitStack,
+) -> Part:
+    """An engine that answers, and that ends with the stack. Raises BenchError."""
+    try:
+        with _on_cores(cores):
+            engine = start(home, free_port())
+        stack.callback(_end, engine)
+        guard.watch(engine.process)
+        engine.wait_until_ready(lambda: False)
+    except (Missing, Failed) as error:
+        raise BenchError(str(error)) from error
+    return engine
 
 
 def _other_cores(cores: CorePlan) -> frozenset[int] | None:

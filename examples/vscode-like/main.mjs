@@ -1,10 +1,5 @@
 // What an IDE extension does with Antiphon: the model runs at the server, its tools run here, where the files are.
-//
-//   node examples/vscode-like/main.mjs [--workspace FOLDER] [--model NAME] [--test-limit-s SECONDS] [TASK]
-//   node examples/vscode-like/main.mjs [--workspace FOLDER] --attach RESPONSE --instance ID
-//
-// ANTIPHON_URL points elsewhere than http://127.0.0.1:8787, ANTIPHON_API_KEY brings a key. Text goes to standard
-// output, everything else to standard error. Ctrl-C stops the run.
+// Text goes to standard output, everything else to standard error.
 import { randomUUID } from 'node:crypto';
 import process from 'node:process';
 import { fileURLToPath } from 'node:url';
@@ -14,9 +9,15 @@ import { WebSocket } from 'ws';
 import { DEFINITIONS, SIDE_EFFECTS, handlers } from './tools.mjs';
 import { Workspace } from './workspace.mjs';
 
-const { values, positionals } = parseArgs({
+const USAGE = `Usage:
+  node examples/vscode-like/main.mjs [--workspace FOLDER] [--model NAME] [--test-limit-s SECONDS] [TASK]
+  node examples/vscode-like/main.mjs [--workspace FOLDER] --attach RESPONSE --instance ID
+
+ANTIPHON_URL points elsewhere than http://127.0.0.1:8787, ANTIPHON_API_KEY brings a key. Ctrl-C stops the run.`;
+const { values, positionals } = readArguments({
   allowPositionals: true,
   options: {
+    help: { type: 'boolean', default: false },
     workspace: { type: 'string', default: fileURLToPath(new URL('sample', import.meta.url)) },
     model: { type: 'string', default: 'antiphon/script:fix' },
     attach: { type: 'string' },
@@ -24,6 +25,10 @@ const { values, positionals } = parseArgs({
     'test-limit-s': { type: 'string', default: '60' },
   },
 });
+if (values.help) {
+  console.log(USAGE);
+  process.exit(0);
+}
 const url = (process.env.ANTIPHON_URL ?? 'http://127.0.0.1:8787').replace(/\/(v1\/?)?$/, '');
 const task = positionals.join(' ') || 'The discounts are wrong. Find out why, and mend it.';
 
@@ -34,7 +39,12 @@ const client = new Antiphon({
   instanceId: values.instance, // calls with side effects are for nobody else
   WebSocket: globalThis.WebSocket ?? WebSocket, // Node 20 has none of its own
 });
-client.on('status', (status) => say(`connection: ${status}`));
+let wasUp = false;
+client.on('status', (status) => {
+  wasUp ||= status === 'open' || status === 'fallback';
+  const isNobodyThere = status === 'reconnecting' && !wasUp;
+  say(isNobodyThere ? `no server answers at ${url}; trying again (Ctrl-C twice ends)` : `connection: ${status}`);
+});
 client.on('toolcall', ({ phase, name, winner }) => say(`${name}: ${phase}${winner ? ` to ${winner.by}` : ''}`));
 
 const tests = { command: [process.execPath, '--test'], limitMs: Number(values['test-limit-s']) * 1000 };
@@ -77,6 +87,16 @@ try {
   process.exitCode = 1;
 } finally {
   client.close();
+}
+
+/** The arguments of this program; what it does not know ends it with a word. */
+function readArguments(config) {
+  try {
+    return parseArgs(config);
+  } catch (error) {
+    console.error(`${error.message}\n\n${USAGE}`);
+    process.exit(2);
+  }
 }
 
 /** Texts from outside reach a terminal here: without what could move its cursor. */

@@ -22,6 +22,12 @@ JsonObject = dict[str, Any]
 """An object whose inside is not ours to judge: tool schemas, opaque payloads."""
 
 
+Metadata = Annotated[
+    dict[Annotated[str, Field(max_length=64)], Annotated[str, Field(max_length=512)]], Field(max_length=16)
+]
+"""What a client writes on a response or a conversation."""
+
+
 class FieldFault(ValueError):
     """A rule about several fields is broken. field: the one to name."""
 

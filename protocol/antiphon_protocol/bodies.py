@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from typing import Any, Literal
+from typing import Annotated, Any, Literal
 
-from pydantic import Field
+from pydantic import ConfigDict, Field
 
-from antiphon_protocol.base import Count, Id, Wire, opt
+from antiphon_protocol.base import Count, Id, Metadata, Wire, opt
 from antiphon_protocol.errors import ErrorBody
 from antiphon_protocol.held import Lease
 from antiphon_protocol.input_items import InputItem
@@ -101,6 +101,52 @@ class RunList(Wire):
     has_more: bool
 
 
+class Conversation(Wire):
+    """A conversation that a client made. `created_at`: Unix seconds."""
+
+    id: Id
+    object: Literal["conversation"]
+    created_at: Count
+    metadata: Metadata
+
+
+class ConversationDeleted(Wire):
+    """Body of DELETE. Its responses stay."""
+
+    id: Id
+    object: Literal["conversation.deleted"]
+    deleted: Literal[True]
+
+
+class ConversationCreate(Wire):
+    """Body of `POST /v1/conversations`."""
+
+    items: Annotated[list[InputItem], Field(max_length=20)] | None = None
+    metadata: Metadata | None = None
+
+
+class ConversationUpdate(Wire):
+    """Body of a POST to a conversation: what is in the place of its metadata from now on."""
+
+    metadata: Metadata | None
+
+
+class ConversationItemsCreate(Wire):
+    """Body of a POST to the items of a conversation."""
+
+    items: Annotated[list[InputItem], Field(min_length=1, max_length=20)]
+
+
+class ConversationItemList(Wire):
+    """A page of the items of a conversation."""
+
+    object: Literal["list"]
+    data: list[InputItem]
+    first_id: Id | None
+    last_id: Id | None
+    has_more: bool
+
+
 class CompactedResponse(Wire):
     """Body of `POST /v1/responses/compact`. `output` is the input of a new chain; the id cannot be continued."""
 
@@ -109,6 +155,13 @@ class CompactedResponse(Wire):
     created_at: Count
     output: list[InputItem]
     usage: Usage
+
+
+class InputTokens(Wire):
+    """Body of `POST /v1/responses/input_tokens`, as the model's own upstream counts."""
+
+    object: Literal["response.input_tokens"]
+    input_tokens: Count
 
 
 class Model(Wire):
@@ -142,6 +195,51 @@ class Caller(Wire):
     id: Id
     tenant: Id
     role: Literal["viewer", "driver", "operator", "admin"]
+
+
+class TicketFor(Wire):
+    """Body of `POST /v1/tickets`; it may be left out. `origin`: the page's, where a server asks for it."""
+
+    origin: Annotated[str, Field(min_length=1, max_length=300)] | None = None
+
+
+class SteerBody(Wire):
+    """Body of a POST that steers: a text, or messages of the user."""
+
+    model_config = ConfigDict(extra="forbid")
+
+    input: str | list[Any]
+
+
+class AgentShown(Wire):
+    """An agent as the caller may see it: what it is told is for operators. `source`: user, community or system."""
+
+    object: Literal["agent"]
+    name: Id
+    source: str
+
+
+class AgentList(Wire):
+    """Body of `GET /v1/agents`."""
+
+    object: Literal["list"]
+    data: list[AgentShown]
+
+
+class AgentDeleted(Wire):
+    """Body of DELETE of an agent."""
+
+    object: Literal["agent"]
+    name: Id
+    deleted: Literal[True]
+
+
+class Holding(Wire):
+    """Body of a pause or an emergency stop; it may be left out. `cancel`: what runs ends too."""
+
+    model_config = ConfigDict(extra="forbid")
+
+    cancel: bool = False
 
 
 class TenantStanding(Wire):

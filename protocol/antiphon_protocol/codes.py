@@ -70,7 +70,7 @@ CODES: dict[str, CodeSpec] = {
     "tool_output_unknown": _request(400, "An output answers a call that is not open here."),
     "tool_output_duplicate": _request(400, "Two outputs answer the same call, or it was answered before."),
     "item_not_found": _request(
-        404, "An `item_reference` names no stored item the caller may see (400 on WebSocket)."
+        404, "No item the caller may see has the id: of an `item_reference` (400 on WebSocket), of a conversation."
     ),
     "invalid_compaction": _request(
         400, "A `compaction` item looks like this server's, but was not made with its key."
@@ -79,14 +79,20 @@ CODES: dict[str, CodeSpec] = {
     "model_not_allowed": _request(
         403, "A model that was not named, the agent's or a fallback, is not open to the tenant."
     ),
+    "counting_not_supported": _request(400, "The model's upstream cannot say how many tokens an input has."),
     "model_required": _request(400, "Neither the request nor its agent names a model, and there is no default."),
     "agent_not_found": _request(404, "Unknown agent, or another tenant's."),
     "response_not_found": CodeSpec(404, False, ("request", "extension"), "Unknown or foreign response id."),
     "conversation_not_found": CodeSpec(
         404, False, ("request", "extension"), "Unknown or foreign conversation id."
     ),
+    "conversation_locked": _request(
+        409, "A response that writes the conversation goes on; one turn at a time.", retryable=True
+    ),
     # Steering: in `response.steer.failed`, and over HTTP.
-    "steering_not_supported": _request(409, "Only the client that started this run may steer it."),
+    "steering_not_supported": _request(
+        409, "Only the client that started this run may steer it, and nobody a turn of a conversation."
+    ),
     "too_many_pending_steers": _request(429, "The run took all the steering messages it can.", retryable=True),
     "response_not_active": _request(409, "The run failed, was cancelled or is ending."),
     "successor_creation_failed": _request(503, "The run that should follow could not be started.", retryable=True),

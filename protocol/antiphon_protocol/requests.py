@@ -6,9 +6,10 @@ from typing import Annotated, Any, Literal
 
 from pydantic import ConfigDict, Field, TypeAdapter
 
-from antiphon_protocol.base import Count, Id, JsonObject, StreamId, Wire, opt, type_names
+from antiphon_protocol.base import Count, Id, JsonObject, Metadata, StreamId, Wire, opt, type_names
 from antiphon_protocol.extension import AnyCommand
 from antiphon_protocol.input_items import InputItem
+from antiphon_protocol.response import ConversationRef
 from antiphon_protocol.tools import ToolChoice, ToolParam
 
 Short = Annotated[str, Field(max_length=64)]
@@ -50,6 +51,26 @@ class CompactionRule(Wire):
     compact_threshold: Annotated[int, Field(ge=1000)] | None = None
 
 
+class PromptTemplate(Wire):
+    """A prompt kept by the upstream. variables: a text or an input part for each name."""
+
+    id: Id
+    version: str | None = None
+    variables: JsonObject | None = None
+
+
+class StreamOptions(Wire):
+    """Events are never padded."""
+
+    include_obfuscation: Literal[False] | None = None
+
+
+class BackgroundOptions(Wire):
+    """A run begins at once."""
+
+    completion_window: Literal["soonest"] | None = None
+
+
 class CreateRequest(Wire):
     """The body of a create, the same on HTTP and on the socket. Unknown fields are ignored."""
 
@@ -57,7 +78,7 @@ class CreateRequest(Wire):
     input: str | list[InputItem] = Field(default_factory=list)
     instructions: str | list[Any] | None = None
     previous_response_id: Id | None = None
-    conversation: str | JsonObject | None = None
+    conversation: Id | ConversationRef | None = None
     store: bool | None = None
     stream: bool | None = None
     background: bool | None = None
@@ -65,8 +86,8 @@ class CreateRequest(Wire):
     tools: list[ToolParam] | None = None
     tool_choice: ToolChoice | None = None
     parallel_tool_calls: bool | None = None
-    max_tool_calls: Count | None = None
-    max_output_tokens: Annotated[int, Field(ge=1)] | None = None
+    max_tool_calls: Annotated[int, Field(ge=1)] | None = None
+    max_output_tokens: Annotated[int, Field(ge=16)] | None = None
     text: JsonObject | None = None
     reasoning: JsonObject | None = None
     include: list[str] | None = None
@@ -74,11 +95,20 @@ class CreateRequest(Wire):
     top_p: Annotated[float, Field(ge=0, le=1)] | None = None
     top_logprobs: Annotated[int, Field(ge=0, le=20)] | None = None
     truncation: Literal["auto", "disabled"] | None = None
-    metadata: Annotated[dict[Short, Annotated[str, Field(max_length=512)]], Field(max_length=16)] | None = None
+    metadata: Metadata | None = None
     user: str | None = None
     safety_identifier: str | None = None
+    presence_penalty: Annotated[float, Field(ge=-2, le=2)] | None = None
+    frequency_penalty: Annotated[float, Field(ge=-2, le=2)] | None = None
+    prompt: PromptTemplate | None = None
     prompt_cache_key: str | None = None
+    prompt_cache_retention: str | None = None
+    prompt_cache_options: JsonObject | None = None
+    image: JsonObject | None = None
+    access_programs: JsonObject | None = None
     service_tier: str | None = None
+    stream_options: StreamOptions | None = None
+    background_options: BackgroundOptions | None = None
     context_management: list[CompactionRule] | None = None
     antiphon: CreateExtras | None = None
 

@@ -68,6 +68,7 @@ class RunState(Wire):
     participants: list[Participant] | list[ParticipantCount] = Field(default_factory=list)
     steers: list[SteerState] = Field(default_factory=list)
     usage: Usage | None = None
+    usage_estimated: Literal[True] | None = opt("`usage` and `cost` hold an estimate.")
     cost: float | None = None
     terminal: Terminal | None = None
     expires_at: float | None = opt("When the log can no longer be attached to.")

@@ -76,6 +76,10 @@ class Upstream(Protocol):
         """Names of the models it serves. Raises UpstreamError."""
         ...
 
+    async def input_tokens(self, call: ModelCall) -> int | None:
+        """How many tokens the call would be read as; None if it cannot say. Raises UpstreamError."""
+        ...
+
     async def aclose(self) -> None:
         """Release connections."""
         ...

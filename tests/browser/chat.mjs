@@ -6,14 +6,28 @@
  */
 import { createInterface } from 'node:readline';
 import { basics } from './scenarios_basics.mjs';
+import { branches } from './scenarios_branches.mjs';
 import { playAll } from './playing.mjs';
 import { behindRelay, continuity } from './scenarios_continuity.mjs';
 import { failures } from './scenarios_failures.mjs';
+import { hostility } from './scenarios_hostile.mjs';
 import { questions } from './scenarios_questions.mjs';
 import { sharing } from './scenarios_sharing.mjs';
+import { twice } from './scenarios_twice.mjs';
+import { versions } from './scenarios_versions.mjs';
 import { Tab, launch } from './tab.mjs';
 
-const SCENARIOS = { ...basics, ...continuity, ...failures, ...questions, ...sharing };
+const SCENARIOS = {
+  ...basics,
+  ...branches,
+  ...continuity,
+  ...failures,
+  ...hostility,
+  ...questions,
+  ...sharing,
+  ...twice,
+  ...versions,
+};
 const [, , first, ...names] = process.argv;
 /** Of the server as it is now. */
 let url = first;

@@ -4,13 +4,17 @@
  * Plays scenarios in one browser, each in a profile of its own, and exits with 0 if the page did what it should.
  */
 import { createInterface } from 'node:readline';
+import { access } from './ops_access.mjs';
+import { figures } from './ops_figures.mjs';
 import { roles } from './ops_roles.mjs';
 import { Server } from './ops_tab.mjs';
+import { steering } from './ops_steering.mjs';
+import { text } from './ops_text.mjs';
 import { playAll } from './playing.mjs';
 import { watching } from './ops_watching.mjs';
 import { launch } from './tab.mjs';
 
-const SCENARIOS = { ...roles, ...watching };
+const SCENARIOS = { ...access, ...figures, ...roles, ...steering, ...text, ...watching };
 const [url, ...names] = process.argv.slice(2);
 const answers = createInterface({ input: process.stdin })[Symbol.asyncIterator]();
 

@@ -46,6 +46,19 @@ export class Server {
     return this.begin('antiphon/script:asking', { tools, antiphon: { client_tools: 'hold', ...antiphon } });
   }
 
+  /** @param {string} id @returns {Promise<any>} its RunState */
+  async state(id) {
+    return (await this.ask('GET', `/v1/runs/${id}`)).body.run;
+  }
+
+  /** Answers the first call that a run waits for. @param {string} id */
+  async answerCall(id) {
+    const [{ call_id }] = (await this.state(id)).pending_calls;
+    const input = [{ type: 'function_call_output', call_id, output: 'Blue.' }];
+    const { status, body } = await this.ask('POST', `/v1/responses/${id}/inject`, { input });
+    assert.equal(status, 200, JSON.stringify(body));
+  }
+
   async status(id) {
     return (await this.ask('GET', `/v1/responses/${id}`)).body.status;
   }

@@ -209,6 +209,10 @@ export const basics = {
     await inBothThemes(tab.page, 'chat-question');
     await tab.page.keyboard.press('Escape');
     await tab.done(2, 'cancelled');
+    await tab.page.click('#title');
+    await tab.until(() => document.querySelector('dialog[open]'));
+    await inBothThemes(tab.page, 'chat-rename');
+    await tab.page.keyboard.press('Escape');
     await tab.page.click('#theme');
     assert.equal(await tab.page.evaluate(() => document.documentElement.dataset.theme), 'light');
     await tab.page.click('#theme');
@@ -218,6 +222,11 @@ export const basics = {
     await tab.page.setViewportSize({ width: 390, height: 844 });
     await tab.done(2, 'cancelled');
     await inBothThemes(tab.page, 'chat-phone');
+    await tab.page.click('#open-list');
+    await inBothThemes(tab.page, 'chat-phone-list');
+    await tab.page.click('#new');
+    await tab.until(() => !document.querySelector('#empty').hidden);
+    await inBothThemes(tab.page, 'chat-phone-empty');
     tab.assertClean();
   },
 };

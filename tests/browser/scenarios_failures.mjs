@@ -1,5 +1,6 @@
 /** Refusals and failures, each with the server's sentence and a way on. */
 import assert from 'node:assert/strict';
+import { inBothThemes } from './axe.mjs';
 
 export const failures = {
   async an_unknown_model_is_refused_with_the_sentence_of_the_server({ tab, url }) {
@@ -82,6 +83,7 @@ export const failures = {
     await tab.page.goto(url);
     await tab.says('#banner', 'This server asks for an API key');
     await tab.says('#connection', 'Key needed');
+    await inBothThemes(tab.page, 'chat-key');
     for (const control of await tab.page.locator('#draft, #send, #suggestions button').all())
       assert.ok(await control.isDisabled());
     await tab.page.fill('#key', 'not the key');

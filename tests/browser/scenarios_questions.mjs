@@ -1,15 +1,15 @@
 /** Questions of a model: a run that waits for a person, in whatever tab or program the answer is given. */
 import assert from 'node:assert/strict';
 import { createRequire } from 'node:module';
-import { NETWORK_NOISE } from './tab.mjs';
+import { NETWORK_NOISE, canBeDeaf } from './tab.mjs';
 
 /** Asks one question, with choices, and says what it got. Written by test_chat_page.py. */
-const ASKING = 'antiphon/script:asking';
+export const ASKING = 'antiphon/script:asking';
 const ORDERING = 'antiphon/script:ordering';
 const QUESTION = '.reply-question';
 
 /** The run of the last turn, and its call. @param {import('./tab.mjs').Tab} tab */
-async function waitingCall(tab) {
+export async function waitingCall(tab) {
   await tab.until(() => document.querySelector('.reply.is-open'));
   const runId = (await tab.runs()).at(-1);
   const { output } = await tab.response(runId);
@@ -32,7 +32,7 @@ async function injectFromNode(url, runId, callId, output) {
 }
 
 /** Both show the one answer to the call, the same text after it, and what the server has. */
-async function sameEverywhere(tabs, output) {
+export async function sameEverywhere(tabs, output) {
   for (const tab of tabs) {
     await tab.done();
     assert.equal(await tab.page.textContent('.reply-box .asked'), output);
@@ -46,24 +46,6 @@ async function sameEverywhere(tabs, output) {
   );
   for (const tab of tabs) assert.deepEqual(await tab.answers(), await tabs[0].answers());
   await tabs[0].matchesText();
-}
-
-/** Lets a page miss what its socket and the other tabs say for a while. Runs in the page, before its scripts. */
-function canBeDeaf() {
-  const { set } = Object.getOwnPropertyDescriptor(WebSocket.prototype, 'onmessage');
-  let hear = null;
-  window.missed = [];
-  window.hearAgain = () => {
-    window.isDeaf = false;
-    for (const event of window.missed.splice(0)) hear?.(event);
-  };
-  window.addEventListener('storage', (event) => window.isDeaf && event.stopImmediatePropagation());
-  Object.defineProperty(WebSocket.prototype, 'onmessage', {
-    set(handler) {
-      hear = handler;
-      set.call(this, handler && ((event) => (window.isDeaf ? window.missed.push(event) : handler(event))));
-    },
-  });
 }
 
 export const questions = {

@@ -6,10 +6,10 @@ import { PATIENT } from './scenarios_basics.mjs';
 const ASKING = 'antiphon/script:asking';
 const READING = 'antiphon/script:reading';
 /** Names of people are as hostile as anything else: this one is written by test_chat_page.py. */
-const ANNA = '<b>anna</b>';
+export const ANNA = '<b>anna</b>';
 
 /** Opens a page of a server that wants a key. @param {import('./tab.mjs').Tab} tab @param {string} url @param {string} key */
-async function signIn(tab, url, key) {
+export async function signIn(tab, url, key) {
   await tab.page.goto(url);
   await tab.says('#connection', 'Key needed');
   await tab.page.fill('#key', key);

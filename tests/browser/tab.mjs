@@ -22,8 +22,13 @@ export class Tab {
 
   /** @param {import('playwright-core').BrowserContext} context */
   static async in(context) {
+    return this.of(await context.newPage());
+  }
+
+  /** @param {import('playwright-core').Page} page */
+  static of(page) {
     const tab = new this();
-    tab.page = await context.newPage();
+    tab.page = page;
     tab.page.setDefaultTimeout(LIMIT_MS);
     tab.page.on('console', (message) => {
       if (['error', 'warning'].includes(message.type())) tab.problems.push(`console: ${message.text()}`);
@@ -150,4 +155,26 @@ export class Tab {
 export function textOf({ output }) {
   const messages = output.filter(({ type }) => type === 'message');
   return messages.flatMap(({ content }) => content.map(({ text }) => text)).join('');
+}
+
+/** Lets a page miss what its socket and the other tabs say for a while. Runs in the page, before its scripts. */
+export function canBeDeaf() {
+  const { set } = Object.getOwnPropertyDescriptor(WebSocket.prototype, 'onmessage');
+  let hear = null;
+  window.missed = [];
+  window.hearAgain = () => {
+    window.isDeaf = false;
+    for (const event of window.missed.splice(0)) hear?.(event);
+  };
+  window.forget = () => {
+    window.isDeaf = false;
+    window.missed.length = 0;
+  };
+  window.addEventListener('storage', (event) => window.isDeaf && event.stopImmediatePropagation());
+  Object.defineProperty(WebSocket.prototype, 'onmessage', {
+    set(handler) {
+      hear = handler;
+      set.call(this, handler && ((event) => (window.isDeaf ? window.missed.push(event) : handler(event))));
+    },
+  });
 }

@@ -68,6 +68,7 @@ GOOD_DAYS = [
     "conversations_are_listed_named_opened_and_removed",
     "keys_send_break_lines_and_keep_a_draft",
     "what_a_model_writes_stays_text",
+    "markup_and_scripts_from_anywhere_stay_text",
     "somebody_who_reads_further_up_is_left_there",
     "an_empty_page_is_read_from_its_top",
     "it_fits_a_small_phone_and_every_control_has_a_name",
@@ -104,18 +105,25 @@ QUESTIONS = [
     "stop_ends_a_question_and_the_conversation_goes_on",
     "a_waiting_question_fits_a_phone_and_names_every_control",
 ]
+TWICE = [
+    "of_two_answers_in_one_moment_the_first_counts_and_no_other_can_be_given",
+    "an_answer_whose_receipt_was_lost_counts_once",
+    "a_copy_of_the_tab_that_answers_later_is_told",
+]
 TROUBLE = [
     "an_unknown_model_is_refused_with_the_sentence_of_the_server",
     "a_failed_answer_keeps_its_text_and_offers_a_retry",
     "a_lost_history_is_continued_in_a_new_conversation",
     "a_conversation_that_the_server_has_no_more_is_said_to_be_gone",
+    "a_page_that_is_older_or_newer_than_its_server_is_told_to_reload",
+    "what_a_newer_page_or_server_says_beside_the_known_is_passed_over",
 ]
 
 
 @pytest.mark.parametrize(
     "scenarios",
-    [GOOD_DAYS, INTERRUPTED, TOGETHER, QUESTIONS, TROUBLE],
-    ids=["good days", "interrupted", "together", "questions", "trouble"],
+    [GOOD_DAYS, INTERRUPTED, TOGETHER, QUESTIONS, TWICE, TROUBLE],
+    ids=["good days", "interrupted", "together", "questions", "twice", "trouble"],
 )
 async def test_in_the_browser(scenarios: list[str], tmp_path: Path) -> None:
     await _play(scenarios, tmp_path)
@@ -128,6 +136,7 @@ async def test_a_server_that_wants_a_key(tmp_path: Path) -> None:
         "a_server_that_wants_a_key_is_explained",
         "a_key_is_asked_for_and_kept_for_the_tab_only",
         "a_link_brings_a_signed_in_person_into_the_running_conversation",
+        "two_who_write_at_once_see_both_branches_and_go_on_in_the_one_they_choose",
     ]
     await _play(scenarios, tmp_path, auth="required", key=[*keys, *people], tenant=[{"id": "other"}])
 

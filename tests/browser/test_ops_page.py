@@ -49,7 +49,58 @@ text = "This is all there is room"
 [[turns.steps]]
 incomplete = "max_output_tokens"
 """
-SCRIPTS = {"asking": ASKING, "watched": WATCHED, "brief": BRIEF, "short": CUT_SHORT}
+LEAVING = """
+description = "A text, slow enough to be talked into, and a call that is left open."
+[[turns]]
+[[turns.steps]]
+text = "word{n} "
+rate = 20
+repeat = 60
+[[turns.steps]]
+call = { name = "ask_person" }
+"""
+STEADY = """
+description = "Two hundred words in ten seconds, for rates."
+[[turns]]
+[[turns.steps]]
+text = "word{n} "
+rate = 20
+repeat = 200
+"""
+PRICED = """
+description = "Silence, then a text whose tokens its upstream counts."
+[[turns]]
+usage = { input_tokens = 1000, output_tokens = 400 }
+[[turns.steps]]
+delay_s = 0.5
+[[turns.steps]]
+text = "It took a while."
+"""
+RATE_LIMITED = """
+description = "A text, and then an error with a code of its own."
+[[turns]]
+[[turns.steps]]
+text = "This begins well."
+[[turns.steps]]
+error = { code = "rate_limit_exceeded", message = "Too many tokens." }
+"""
+CRASH = """
+description = "A fault of the server."
+[[turns]]
+[[turns.steps]]
+crash = "as the script says"
+"""
+SCRIPTS = {
+    "asking": ASKING,
+    "watched": WATCHED,
+    "brief": BRIEF,
+    "short": CUT_SHORT,
+    "leaving": LEAVING,
+    "steady": STEADY,
+    "priced": PRICED,
+    "rate_limited": RATE_LIMITED,
+    "crash": CRASH,
+}
 
 KEYS = [
     *(key_of(role, name=role, tenant="acme", role=role) for role in ("viewer", "driver", "operator")),
@@ -63,6 +114,7 @@ SETTINGS: dict[str, Any] = {
     "tenant": [{"id": "acme"}, {"id": "other"}, {"id": "idle"}],
     # Nobody listens at the discard port.
     "upstream": [{"name": "dead", "url": "http://127.0.0.1:9/v1", "models": ["dead-model"]}],
+    "price": [{"model": f"antiphon/script:{name}", "input": 2, "output": 10} for name in ("priced", "steady")],
 }
 
 WATCHING = [
@@ -81,8 +133,27 @@ ROLES = [
     "it_is_accessible_in_both_themes_and_fits_a_phone",
 ]
 
+PANEL = [
+    "a_steer_is_seen_to_be_queued_and_heard_and_the_run_that_heard_it_is_linked",
+    "a_steer_of_somebody_else_waits_for_the_next_run_which_is_linked_when_it_comes",
+    "a_steer_that_was_not_heard_says_why",
+    "html_in_any_name_or_text_is_shown_and_never_run",
+    "every_dialog_is_accessible_in_both_themes",
+    "the_panel_of_a_steered_run_is_accessible_in_both_themes",
+    "on_a_phone_every_chip_and_every_figure_can_be_reached",
+    "a_table_without_runs_is_accessible_in_both_themes_and_says_why",
+]
+FIGURES = [
+    "errors_by_code_begin_with_the_page_and_are_counted_exactly",
+    "tokens_costs_and_first_tokens_are_those_that_the_server_counts",
+    "what_a_cancelled_run_used_is_said_to_be_an_estimate",
+    "clients_are_those_that_are_attached",
+    "rates_add_up_to_what_the_runs_wrote",
+]
+LISTS = {"watching": WATCHING, "roles": ROLES, "panel": PANEL, "figures": FIGURES}
 
-@pytest.mark.parametrize("scenarios", [WATCHING, ROLES], ids=["watching", "roles"])
+
+@pytest.mark.parametrize("scenarios", LISTS.values(), ids=LISTS)
 async def test_in_the_browser(scenarios: list[str], tmp_path: Path) -> None:
     chromium()
     _write_scripts(tmp_path)

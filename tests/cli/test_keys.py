@@ -66,6 +66,19 @@ async def test_a_key_is_shown_once_and_is_nowhere_in_the_data(tmp_path: Path) ->
     assert row["id"].encode() in kept and secret.encode() not in kept
 
 
+async def test_a_narrow_terminal_shows_every_name_whole(tmp_path: Path) -> None:
+    name, user = "continuous-integration-of-the-website", "anna.of.the.very.long.name@example.org"
+    await keys(tmp_path, "create", name, "--user", user)
+    shown = (await keys(tmp_path, "list", COLUMNS="80")).out
+    lines = [line for line in shown.splitlines() if line.strip()]
+    assert all(len(line) <= 80 for line in lines) and "…" not in shown
+    (row,) = await listed(tmp_path)
+    assert row["id"] in lines[1]
+    start = lines[0].index("name")
+    end = lines[0].index("user")
+    assert "".join(line[start:end].strip() for line in lines[1:]) == name
+
+
 async def test_what_cannot_be_done_is_said_in_one_line(tmp_path: Path) -> None:
     for args, sentence in (
         (("create", "x", "--role", "root"), "there is no role 'root'; it is one of viewer, driver"),

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import json
+import re
 from typing import Any
 
 import pytest
@@ -123,9 +124,9 @@ def test_a_feed_that_is_refused_for_good_ends_it_and_a_passing_refusal_does_not(
         Position.read("12")
 
 
-def drawn(feed: FeedRows, now: float, rows: int = 30) -> str:
-    console = Console(file=io.StringIO(), width=200, color_system="truecolor", force_terminal=True)
-    console.print(table(feed, now, rows=rows))
+def drawn(feed: FeedRows, now: float, rows: int = 30, columns: int = 200) -> str:
+    console = Console(file=io.StringIO(), width=columns, color_system="truecolor", force_terminal=True)
+    console.print(table(feed, now, rows=rows, columns=columns))
     assert isinstance(console.file, io.StringIO)
     return console.file.getvalue()
 
@@ -238,3 +239,34 @@ def test_a_line_for_pipes_moves_no_cursor_and_keeps_every_character() -> None:
     written = as_json_line(frame)
     assert written.isascii() and written.isprintable()
     assert json.loads(written) == frame
+
+
+@pytest.mark.parametrize(
+    ("columns", "heads"),
+    [
+        (60, "run state age tool tokens"),
+        (80, "run state tool waits for"),
+        (100, "run state agent who age tool waits for"),
+        (140, "run state agent model who age event tool tokens cost waits for"),
+    ],
+)
+def test_a_narrow_terminal_has_fewer_columns_and_cuts_none(columns: int, heads: str) -> None:
+    feed = live()
+    run_id = "resp_01a231e15d29716892873c536b24fb3d"
+    call = {"call_id": "c", "name": "read_the_file", "deadline": 190.0, "claim": {"holder": "user:bob"}}
+    fields: Frame = {"pending_calls": [call], "current_tool": "read_the_file", "usage": {"output_tokens": 12_345}}
+    feed.take(delta(6, response_id=run_id, state="waiting_for_tool", model="gpt-5.1-codex", **fields), 100.0)
+    shown = [
+        line.split() for line in re.sub(r"\x1b\[[0-9;]*m", "", drawn(feed, 165.0, columns=columns)).splitlines()
+    ]
+    assert heads.split() in shown
+    row = next(words for words in shown if words and run_id.endswith(words[0]) and len(words[0]) >= 12)
+    assert "waiting_for_tool" in row and "read_the_file" in row and ("waits" not in heads or "(user:bob)" in row)
+    assert not any("…" in word for words in shown for word in words)
+
+
+def test_a_wide_terminal_has_whole_ids_that_can_be_copied() -> None:
+    feed = live()
+    run_id = "resp_01a231e15d29716892873c536b24fb3d"
+    feed.take(delta(6, response_id=run_id), 100.0)
+    assert run_id in drawn(feed, 165.0, columns=160)

@@ -45,6 +45,15 @@ async def test_openai_agents_leaves_a_tool_of_the_server_to_it_and_runs_its_own_
         assert items.index("mcp_call") < items.index("function_call")
 
 
+async def test_openai_agents_keeps_a_session_in_a_conversation_and_talks_in_one_by_its_id(base_url: str) -> None:
+    result = await run_script([need_python_sdks(), PYTHON_SCRIPTS / "agents_conversation.py", base_url])
+    assert len(result["answers"]) == 4 and all(WEATHER in answer for answer in result["answers"])
+    calls = ["function_call", "function_call_output"]
+    for kinds in (result["of_session"], result["of_name"]):
+        assert [kind for kind in kinds if kind in calls] == calls * 2
+        assert kinds[0] == kinds[-1] == "message"
+
+
 async def test_openai_agents_runs_three_calls_of_one_round_each_once(base_url: str) -> None:
     result = await run_script([need_python_sdks(), PYTHON_SCRIPTS / "agents_parallel_ws.py", base_url])
     assert result == {"asked": ["Lima", "Oslo", "Rome"], "answer": "Three cities, thank you."}

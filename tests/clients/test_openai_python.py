@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
 
@@ -15,6 +16,7 @@ from tests.support.relay import DOWN, Relay
 from tests.support.sdk_processes import PYTHON_SCRIPTS, SCRIPT_S, need_python_sdks, run_script
 
 pytestmark = pytest.mark.clients
+ROOT = Path(__file__).parents[2]
 
 
 async def run(name: str, base_url: str) -> dict[str, Any]:
@@ -49,6 +51,22 @@ async def test_the_sync_lane_router_forks_and_keeps_an_error_on_its_lane(base_ur
     refusal = check_refusal(result["refused"], 404, "model_not_found", "model")
     assert refusal["stream_id"] == "fork"
     assert WEATHER in result["answer"]
+
+
+async def test_conversations_are_made_edited_and_talked_in(base_url: str) -> None:
+    result = await run("http_conversations.py", base_url)
+    await check_runs(result, "sse")
+    assert result["said"] == ["hi", "one", "one", "two", "two"]
+    assert result["after"] == ["one", "one", "two", "two"]
+    assert (result["locked"], result["gone"]) == ("conversation_locked", "conversation_not_found")
+
+
+async def test_the_sdk_knows_no_parameter_that_our_tables_lack(base_url: str) -> None:
+    known = json.loads((ROOT / "tests" / "protocol" / "vendor_parameters.json").read_text(encoding="utf-8"))
+    found = await run("parameters.py", base_url)
+    assert {name: found[name] for name in ("create", "response")} == {
+        name: known[name] for name in ("create", "response")
+    }
 
 
 async def test_http_streams_answers_and_lists_models(base_url: str) -> None:

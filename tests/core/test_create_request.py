@@ -161,8 +161,6 @@ def test_a_very_long_key_is_not_sent_back_whole() -> None:
 @pytest.mark.parametrize(
     ("fields", "param"),
     [
-        ({"conversation": "conv_1"}, "conversation"),
-        ({"conversation": {"id": "c"}}, "conversation"),
         ({"multi_agent": {"enabled": True}}, "multi_agent"),
     ],
 )
@@ -173,6 +171,16 @@ def test_what_is_not_offered_is_refused_as_such(fields: dict[str, Any], param: s
 
 def test_a_parent_and_a_conversation_together_are_refused() -> None:
     assert refusal(conversation="c", previous_response_id="r").code == "invalid_request"
+
+
+@pytest.mark.parametrize("given", ["conv_1", {"id": "conv_1"}, {"id": "conv_1", "more": 1}])
+def test_a_conversation_is_named_by_its_id_or_by_an_object_that_has_it(given: Any) -> None:
+    assert parse_create({**GOOD, "conversation": given}).conversation_id == "conv_1"
+
+
+@pytest.mark.parametrize("given", ["", {}, {"id": ""}, {"id": 5}])
+def test_a_conversation_without_an_id_is_refused(given: Any) -> None:
+    assert refusal(conversation=given).param == "conversation"
 
 
 def test_multi_agent_that_is_switched_off_is_accepted() -> None:

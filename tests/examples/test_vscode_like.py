@@ -5,8 +5,11 @@ from __future__ import annotations
 import asyncio
 import fcntl
 import json
+import os
 import re
 import shutil
+import socket
+import subprocess
 from pathlib import Path
 from urllib.parse import urlsplit
 
@@ -107,3 +110,26 @@ async def test_the_tools_touch_nothing_outside_of_the_workspace_and_end_in_time(
     checks = Path(__file__).with_name("vscode_like_checks.mjs")
     finished = await run_process([node, checks, EXAMPLE, tmp_path], wait_s=NODE_S)
     assert (finished.code, finished.stdout) == (0, "checked\n"), finished.stderr
+
+
+async def test_it_says_how_it_is_called_and_that_nobody_answers(node: str) -> None:
+    helped = await run_process([node, str(EXAMPLE / "main.mjs"), "--help"], cwd=ROOT, wait_s=NODE_S)
+    assert helped.code == 0 and "--workspace FOLDER" in helped.stdout and helped.stderr == ""
+    wrong = await run_process([node, str(EXAMPLE / "main.mjs"), "--wrkspace", "x"], cwd=ROOT, wait_s=NODE_S)
+    assert wrong.code == 2 and "--wrkspace" in wrong.stderr and "    at " not in wrong.stderr
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        url = f"http://127.0.0.1:{taken.getsockname()[1]}"
+    alone = await asyncio.create_subprocess_exec(
+        *(node, str(EXAMPLE / "main.mjs")),
+        env={**os.environ, "ANTIPHON_URL": url},
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.PIPE,
+    )
+    try:
+        assert alone.stderr is not None
+        async with asyncio.timeout(NODE_S):
+            while f"no server answers at {url}" not in (await alone.stderr.readline()).decode():
+                continue
+    finally:
+        alone.kill()
+        await alone.communicate()

@@ -130,6 +130,19 @@ async def test_a_body_that_is_read_slowly_gets_the_newest_of_each_run() -> None:
         assert max(delta.get("coalesced", 1) for delta in seen.deltas) > 1000
 
 
+async def test_a_name_that_the_query_does_not_have_is_refused_with_those_it_has() -> None:
+    async with running_server() as server:
+        for path, params in (
+            ("/v1/runs", {"sate": "running"}),
+            ("/v1/runs", {"mode": "latest"}),
+            ("/v1/runs/feed", {"agent": "a", "sate": "running"}),
+        ):
+            answer = await get(server, path, **params)
+            wrong = next(name for name in params if name != "agent")
+            assert answer.status_code == 400 and error_of(answer)["param"] == wrong
+            assert "conversation_id" in error_of(answer)["message"] and "tenant" in error_of(answer)["message"]
+
+
 async def test_an_admin_sees_which_tenants_there_are() -> None:
     async with tenants() as server:
         await ended(server, await begin(server, "x", key="anna"), "anna")

@@ -43,6 +43,7 @@ async def balanced(it: Stage, events: Sequence[Event]) -> list[CallRow]:
     state = it.server.app.registry.get(run_id)
     assert mine[-1].data["usage"] == mine[-1].row["usage"] == state.usage
     assert mine[-1].data["cost"] == mine[-1].row["cost"] == state.cost
+    assert mine[-1].row.get("usage_estimated", False) == any(row.estimated for row in rows)
     if not rows:
         assert state.usage is None
         return rows

@@ -44,6 +44,12 @@ def test_a_run_has_spent_the_sum_of_its_calls_and_its_cost_is_known_if_all_of_th
         assert Spent(**orjson.loads(orjson.dumps(spent))) == spent
 
 
+def test_one_estimate_makes_the_sum_an_estimate() -> None:
+    counted = Spent().plus(usage(1, 1), 0)
+    assert not counted.estimated
+    assert counted.plus(usage(1, 1), 0, estimated=True).plus(usage(1, 1), 0).estimated
+
+
 def test_an_estimate_counts_what_the_model_read_and_gave_at_four_bytes_a_token() -> None:
     text = "word " * 80
     said = Said(output_bytes=401, reasoning_bytes=40)

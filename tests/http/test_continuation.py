@@ -159,9 +159,8 @@ async def test_a_client_that_sends_its_whole_history_is_held_to_the_same_rules()
         assert code(await post(call, answer, answer)) == (400, "tool_output_duplicate")
 
 
-async def test_conversations_and_many_agents_are_said_not_to_be_offered() -> None:
+async def test_many_agents_are_said_not_to_be_offered() -> None:
     async with running_server() as server, http(server) as client:
-        for field, value in (("conversation", "conv_1"), ("multi_agent", {"enabled": True})):
-            answer = await client.post("/v1/responses", json=body(**{field: value}))
-            assert code(answer) == (400, "unsupported_parameter") and error_of(answer)["param"] == field
+        answer = await client.post("/v1/responses", json=body(multi_agent={"enabled": True}))
+        assert code(answer) == (400, "unsupported_parameter") and error_of(answer)["param"] == "multi_agent"
         assert (await client.post("/v1/responses", json=body(multi_agent={"enabled": False}))).status_code == 200

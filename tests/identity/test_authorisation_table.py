@@ -38,6 +38,7 @@ NOBODY = "none"
 ANYBODY = frozenset({NOBODY, *CALLERS})
 EVERYONE = frozenset(CALLERS)
 DRIVERS = EVERYONE - {"viewer"}
+ITEM_ID = "msg_of_the_client"
 OWNERS = frozenset({"driver", "operator", "admin"})
 """Whose run it is, and operators."""
 OPERATORS = frozenset({"operator", "admin"})
@@ -45,6 +46,7 @@ ADMINS = frozenset({"admin"})
 OF_ACME = frozenset(OF_TENANT)
 """For what is kept by tenant: an administrator is of another one."""
 
+MESSAGE = {"type": "message", "role": "user", "content": "x"}
 AGENT = {"instructions": "Be kind.", "model": "antiphon/echo"}
 
 
@@ -65,11 +67,15 @@ def run(who: frozenset[str], body: Any = None, kind: str = "run") -> Line:
 ROUTES: dict[str, Line] = {
     "GET /health": Line(ANYBODY),
     "GET /ready": Line(ANYBODY),
+    "GET /openapi.json": Line(ANYBODY),
     "POST /v1/responses": Line(DRIVERS, {"model": "antiphon/echo", "input": "x"}),
     "POST /v1/responses after another": run(
         DRIVERS & OF_ACME, {"model": "antiphon/echo", "input": "x", "previous_response_id": "ID"}
     ),
     "POST /v1/responses/compact": run(DRIVERS & OF_ACME, {"model": "antiphon/echo", "previous_response_id": "ID"}),
+    "POST /v1/responses/input_tokens": run(
+        DRIVERS & OF_ACME, {"model": "antiphon/echo", "previous_response_id": "ID"}
+    ),
     "GET /v1/responses/{response_id}": run(EVERYONE),
     "DELETE /v1/responses/{response_id}": run(OWNERS),
     "POST /v1/responses/{response_id}/cancel": run(OWNERS),
@@ -81,7 +87,19 @@ ROUTES: dict[str, Line] = {
     "POST /v1/responses/{response_id}/renew": run(DRIVERS, {"call_id": "c", "fence": 1}),
     "POST /v1/responses/{response_id}/release": run(DRIVERS, {"call_id": "c", "fence": 1}),
     "POST /v1/responses/{response_id}/steer": run(DRIVERS, {"input": "more"}, "live"),
+    "POST /v1/responses in a conversation": Line(
+        DRIVERS & OF_ACME, {"model": "antiphon/echo", "input": "x", "conversation": "ID"}, kind="named"
+    ),
+    "POST /v1/conversations": Line(DRIVERS, {}),
+    "GET /v1/conversations/{conversation_id}": Line(EVERYONE, kind="named"),
+    "POST /v1/conversations/{conversation_id}": Line(OWNERS, {"metadata": {}}, kind="named"),
+    "DELETE /v1/conversations/{conversation_id}": Line(OWNERS, kind="named"),
+    "GET /v1/conversations/{conversation_id}/items": Line(EVERYONE, kind="named"),
+    "POST /v1/conversations/{conversation_id}/items": Line(DRIVERS, {"items": [MESSAGE]}, kind="named"),
+    "GET /v1/conversations/{conversation_id}/items/{item_id}": Line(EVERYONE, kind="named"),
+    "DELETE /v1/conversations/{conversation_id}/items/{item_id}": Line(OWNERS, kind="named"),
     "GET /v1/conversations/{conversation_id}/runs": Line(EVERYONE, kind="conversation"),
+    "GET /v1/conversations/{conversation_id}/runs of a named one": Line(EVERYONE, kind="named"),
     "GET /v1/runs": Line(EVERYONE),
     "GET /v1/runs of a tenant": Line(EVERYONE, query={"tenant": "ID"}, kind="tenant"),
     "GET /v1/runs/feed": Line(EVERYONE),
@@ -146,7 +164,7 @@ def test_every_route_has_a_line() -> None:
         if isinstance(route, Route)
         for method in (route.methods or set()) - {"HEAD"}
     }
-    assert routes == {name.partition(" after ")[0].partition(" of ")[0] for name in ROUTES}
+    assert routes == {_route(name) for name in ROUTES}
     assert [route.path for route in server.routes if isinstance(route, WebSocketRoute)] == ["/v1/responses"]
 
 
@@ -222,6 +240,11 @@ async def tables() -> AsyncIterator[RunningServer]:
         yield server
 
 
+def _route(name: str) -> str:
+    """The route that a line is about."""
+    return name.partition(" after ")[0].partition(" of ")[0].partition(" in ")[0]
+
+
 def _application() -> Any:
     """The application as it is put together, without a start."""
     return Antiphon(test_settings(Path(tempfile.gettempdir()))).asgi
@@ -241,6 +264,7 @@ def unknown_id(kind: str) -> str:
         "run": UNKNOWN_ID,
         "live": UNKNOWN_ID,
         "conversation": "conv_" + "0" * 32,
+        "named": "conv_" + "0" * 32,
         "agent": "nothing",
         "tenant": "nowhere",
     }[kind]
@@ -255,6 +279,10 @@ async def _made(server: RunningServer, kind: str, driver: str, operator: str, te
         return f"of-{tenant}"
     if kind == "live":
         return await begin(server, model=slow(server), key=driver)
+    if kind == "named":
+        async with http(server, driver) as client:
+            answer = await client.post("/v1/conversations", json={"items": [{**MESSAGE, "id": ITEM_ID}]})
+            return str(answer.json()["id"])
     if kind in ("run", "conversation"):
         response_id = await begin(server, "x", key=driver)
         await ended(server, response_id, driver)
@@ -263,7 +291,8 @@ async def _made(server: RunningServer, kind: str, driver: str, operator: str, te
 
 
 async def _call(server: RunningServer, name: str, line: Line, caller: str, given: str) -> httpx2.Response:
-    method, path = name.partition(" after ")[0].partition(" of ")[0].split(" ")
+    method, path = _route(name).split(" ")
+    path = path.replace("{item_id}", ITEM_ID)
     for part in ("{response_id}", "{conversation_id}", "{tenant}"):
         path = path.replace(part, given)
     path = path.replace("{model:path}", "antiphon/echo")

@@ -10,8 +10,10 @@ import pytest
 from antiphon.bus.redis.keys import node_runs
 from antiphon.core.cursor import Epochs
 from antiphon.errors import StorageError
-from antiphon.store.records import IdempotencyRecord, KeyTaken
-from tests.journal.logs import TOKEN, Node, ended, event, events, everything, flushed, opened, run_state
+from antiphon.journal.log import RunLog
+from antiphon.store.named_conversations import NamedConversation, create
+from antiphon.store.records import ConversationTaken, IdempotencyRecord, KeyTaken
+from tests.journal.logs import TOKEN, Node, ended, event, events, everything, flushed, opened, run_state, until
 from tests.store.database import locked, new_response
 from tests.support.redis import RedisServer
 
@@ -88,3 +90,30 @@ async def test_a_run_is_announced_once_its_row_and_its_first_events_are_there(
         assert one.db.rows("SELECT id FROM responses") == [("resp_1",)]
         await ended(one.journal, run_log)
         assert await listener.get_message(timeout=0) is None
+
+
+async def test_the_loser_of_a_conversation_is_told_and_leaves_nothing(
+    server: RedisServer, one: Node, two: Node
+) -> None:
+    def in_redis(run_id: bytes) -> bool:
+        return any(run_id in name for name in server.command("KEYS", "*"))
+
+    def begun(node: Node, name: str, writes: tuple[str, int] | None) -> RunLog:
+        run_log = node.journal.open(name, Epochs.starting(TOKEN), stored=True, state=run_state(name))
+        node.journal.begin(run_log, new_response(name, writes=writes), None)
+        node.journal.append(run_log, [event(0)], 0)
+        node.journal.publish_state(run_log)
+        return run_log
+
+    await one.db.writer.submit(create(NamedConversation("conv_1", "default", "user:local", 1.0, {}), []))
+    await one.journal.flush(begun(one, "resp_1", ("conv_1", 0)))
+    with locked(one.db.path):
+        loser, other = begun(two, "resp_2", ("conv_1", 0)), begun(two, "resp_3", None)
+        await until(lambda: in_redis(b"resp_3"))  # its log need not wait for its row
+        assert not in_redis(b"resp_2")
+    with pytest.raises(ConversationTaken):
+        await two.journal.flush(loser)
+    two.journal.close(loser)
+    await two.journal.flush(other)
+    assert two.journal.healthy and not in_redis(b"resp_2")
+    assert one.db.rows("SELECT id FROM responses ORDER BY id") == [("resp_1",), ("resp_3",)]

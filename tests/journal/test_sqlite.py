@@ -17,6 +17,7 @@ from antiphon.errors import StorageError
 from antiphon.journal.log import LogOrderError, RunLog
 from antiphon.journal.sqlite import SqliteJournal
 from antiphon.settings.storage import JournalSettings
+from antiphon.store.records import ConversationTaken
 from antiphon.store.writer import SqliteWriter
 from tests.http.calling import begin, follow, get, script, until
 from tests.journal.logs import run_state
@@ -277,3 +278,15 @@ async def test_relaxed_mode_shows_events_while_the_store_is_busy_but_never_the_t
                     "status"
                 ] == "in_progress"
             assert check_run([*seen, *await socket.collect_run()]).text == "one two"
+
+
+async def test_a_row_that_the_store_refuses_by_a_rule_says_nothing_against_the_store(tmp_path: Path) -> None:
+    async with database(tmp_path) as db:
+        journal = SqliteJournal(db.writer, db.reader, JournalSettings())
+        run_log = journal.open("resp_1", EPOCHS, stored=True, state=run_state("resp_1"))
+        journal.begin(run_log, new_response("resp_1", writes=("conv_gone", 0)), None)
+        with pytest.raises(ConversationTaken):
+            await journal.flush(run_log)
+        assert journal.healthy
+        journal.close(run_log)
+        assert db.rows("SELECT id FROM responses") == []

@@ -94,7 +94,7 @@ async def test_a_text_streams_and_has_its_usage(server: RunningServer, turn: Tur
 
 
 async def test_a_text_that_needs_more_tokens_than_allowed_is_incomplete(server: RunningServer) -> None:
-    _, run = await over_sse(server, model="small-chat", **{**STORY, "max_output_tokens": 8})
+    _, run = await over_sse(server, model="small-chat", **{**STORY, "max_output_tokens": 16})
     assert run.terminal is not None
     assert run.terminal["status"] == "incomplete"
     assert run.terminal["incomplete_details"] == {"reason": "max_output_tokens"}

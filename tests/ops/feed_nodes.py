@@ -28,10 +28,10 @@ class Node:
     """What a server has of the feed: its runs, its lifecycle log, and the feed behind it."""
 
     def __init__(self, commands: Redis, **options: Any) -> None:
-        clock = FakeClock()
-        self.lifecycle = Lifecycle("e" * 16, clock)
-        self.runs = RunRegistry(self.lifecycle, clock)
-        self.feed = RedisFeed(lambda: commands, RandomIds(), clock, **options)
+        self.clock = FakeClock()
+        self.lifecycle = Lifecycle("e" * 16, self.clock)
+        self.runs = RunRegistry(self.lifecycle, self.clock)
+        self.feed = RedisFeed(lambda: commands, RandomIds(), self.clock, **options)
         self.lifecycle.observe(self.feed.publish)
         self.feed.on_new_epoch = self.runs.tell_all
 

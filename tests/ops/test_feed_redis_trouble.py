@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from unittest.mock import AsyncMock
 
 import pytest
 from structlog.testing import capture_logs
 
-from antiphon.bus.redis.keys import feed
+from antiphon.bus.redis.keys import FEEDS, feed
 from antiphon.errors import BusError
 from antiphon.ops.feed_outbox import FeedOutbox
 from antiphon.ops.feed_reading import position_key
@@ -226,3 +226,43 @@ async def test_who_asks_while_redis_is_away_is_told(server: RedisServer) -> None
             await one.feed.reading.since("default", "", 0)
         with pytest.raises(BusError):
             await one.feed.take("resp_1", "default", 2)
+
+
+async def test_a_batch_that_is_taken_while_redis_is_asked_for_positions_is_no_new_epoch(
+    server: RedisServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async with node(server) as one:
+        run = one.begin("resp_1")
+        await one.sent()
+        told: list[str] = []
+        one.feed.on_new_epoch = told.append
+        ask = one.feed.reading.positions
+
+        async def slow(tenants: Sequence[str]) -> dict[str, tuple[str, int]]:
+            answer = await ask(tenants)
+            one.end(run)
+            await one.sent()
+            return answer
+
+        monkeypatch.setattr(one.feed.reading, "positions", slow)
+        await one.feed.look()
+        assert told == []
+
+
+async def test_tenants_that_are_long_idle_leave_no_trace_in_redis_nor_in_the_node(server: RedisServer) -> None:
+    async with node(server, ttl_s=1.0) as one:
+        for number in range(200):
+            one.end(one.begin(f"resp_{number}", tenant=f"t{number}"))
+        await one.sent()
+        await one.feed.look()
+        assert len(one.feed._seen) == server.command("ZCARD", FEEDS) == 200
+        await until(lambda: not server.command("EXISTS", position_key("t0"), position_key("t199")))
+        one.clock.at += 2.0
+        await one.feed.look()
+        assert one.feed._seen == {}
+        one.clock.at += 2.0
+        one.end(one.begin("resp_new", tenant="new"))
+        await one.sent()
+        await one.feed.look()
+        assert server.command("ZRANGE", FEEDS, 0, -1) == [b"new"]
+        await until(lambda: not server.command("KEYS", "*{t*"))

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 import antiphon
-from antiphon.ops.lifecycle import ENDS, RING_ENTRIES, Entry, Lifecycle, Told
+from antiphon.ops.lifecycle import ENDS, KEEP_IDLE_S, RING_ENTRIES, Entry, Lifecycle, Told
 from antiphon_protocol.lifecycle import LIFECYCLE_EVENTS
 from antiphon_protocol.runstate import RunState as WireState
 from tests.http.calling import begin, body, create, ended, http, key_of, script, slow
@@ -37,6 +37,20 @@ def test_numbers_have_no_hole_and_each_tenant_has_its_own() -> None:
         assert found is not None and [entry.rev for entry in found] == list(range(1, count + 1))
         assert {entry.row["tenant"] for entry in found} == {tenant}
     assert lifecycle.since("nobody", 0) == []
+
+
+def test_of_a_tenant_that_is_long_idle_one_entry_stays_and_its_numbers_go_on() -> None:
+    clock = FakeClock()
+    lifecycle = Lifecycle("e", clock)
+    for tenant in ("idle", "busy"):
+        for _ in range(50):
+            lifecycle.record("run.updated", state(tenant=tenant))
+    clock.at += KEEP_IDLE_S + 1
+    lifecycle.record("run.updated", state(tenant="busy"))
+    lifecycle.prune()
+    assert [len(lifecycle.kept(tenant)) for tenant in ("idle", "busy")] == [1, 51]
+    assert lifecycle.since("idle", 0) is None and lifecycle.since("idle", 50) == []
+    assert lifecycle.record("run.updated", state(tenant="idle")).rev == 51
 
 
 def test_the_ring_is_bounded_and_says_when_it_no_longer_reaches_back() -> None:

@@ -92,6 +92,19 @@ async def test_runs_tools_readers_refusals_and_the_upstream_are_counted() -> Non
     assert "a_code_of_their_own" not in str(seen) and run.id not in str(seen)
 
 
+async def test_usual_codes_of_upstreams_are_told_apart() -> None:
+    """An operator alerts on them."""
+    limited = {"error": {"code": "rate_limit_exceeded", "type": "requests", "message": "Slow down."}}
+    poor = {"error": {"code": "insufficient_quota", "type": "insufficient_quota", "message": "Pay."}}
+    handler = stub.in_turn(stub.answering(429, limited), stub.answering(429, poor))
+    async with stub_server(handler, retry={"max_attempts": 1}) as (_, server):
+        for _ in range(2):
+            await ended(server, await begin(server, model=MODEL))
+        seen = await scraped(server)
+    codes = {key[1]: value for key, value in seen.items() if key[0] == "runs_ended_total"}
+    assert codes == {"rate_limit_exceeded": 1, "insufficient_quota": 1}
+
+
 async def test_buckets_are_cumulative_and_agree_with_the_count_in_both_formats() -> None:
     async with running_server() as server:
         await create(server)

@@ -3,6 +3,7 @@ import { test } from 'node:test';
 import { Answers } from '../../server/antiphon/pages/js/chat/answers.js';
 import { FakeRun, aTurn } from './support.mjs';
 
+const NOT_YET = 'This page does not follow the answer yet. Try again in a moment.';
 const ME = { id: 'user:anna', role: 'driver', instance: 'tab-1' };
 
 function anAnswering(refusal) {
@@ -25,7 +26,23 @@ test('an answer is given once, however often a person presses', async () => {
   assert.equal(view().isGiven, true);
   await Promise.all([first, give(), give()]);
   assert.deepEqual(run.answers, [['call_1', 'x']]);
-  assert.equal(view().isGiven, false);
+  assert.deepEqual([view().isGiven, view().isTaken], [true, true]);
+});
+
+test('an answer that the server takes for a repeat of another one is told not to count', async () => {
+  const { answers, give } = anAnswering();
+  await give();
+  const turn = (output) => aTurn({ items: [{ type: 'function_call_output', call_id: 'call_1', output }] });
+  assert.equal(answers.view(turn('x'), 'call_1').late, '');
+  assert.equal(answers.view(turn('y'), 'call_1').late, 'An earlier answer from this tab counts.');
+});
+
+test('an answer to a run that is not followed yet is not swallowed', async () => {
+  const { answers, run, give, view } = anAnswering();
+  await answers.give(aTurn(), null, { callId: 'call_1', output: 'x' });
+  assert.deepEqual([view().isGiven, view().late], [false, NOT_YET]);
+  await give();
+  assert.deepEqual([run.answers.length, view().late], [1, '']);
 });
 
 test('who was faster is named, and nobody is alarmed', async () => {

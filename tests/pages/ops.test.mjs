@@ -227,6 +227,31 @@ test('a sample has nothing of what could not be seen', () => {
   assert.deepEqual([...sampler.sample(rows, null, { ...how, now: 4 }).errors], [['server_lost', 1]]);
 });
 
+test('a run counts as failed also if it is told of for the first time when it has', () => {
+  const failed = { state: 'failed', terminal: { status: 'failed', code: 'timeout' } };
+  const rows = new Rows();
+  rows.upsert(aRun('before', failed), 100, true);
+  rows.upsert(aRun('short', failed), 101);
+  rows.upsert(aRun('long'), 102);
+  rows.upsert(aRun('long', failed), 103);
+  rows.upsert(aRun('long', failed), 104);
+  assert.deepEqual([...rows.failures], [['timeout', 2]]);
+});
+
+test('errors say since when they are counted', () => {
+  const rows = new Rows();
+  rows.upsert(aRun('a', { state: 'failed', terminal: { status: 'failed', code: 'timeout' } }), 100);
+  const operator = new Sampler().sample(rows, { totals: null }, { now: 101, isLive: true, mayAsk: true });
+  assert.deepEqual([operator.errorSums, operator.errorsSince], [[['timeout', 1]], 101], 'before the first look, too');
+  const admin = new Sampler();
+  const how = { isLive: true, mayAsk: true };
+  assert.equal(admin.sample(rows, null, { ...how, now: 101 }).errorsSince, null, 'the server has not said it yet');
+  const sums = (timeout) => ({ totals: { errors: { timeout }, first_token_ms: null } });
+  assert.deepEqual(admin.sample(rows, sums(7), { ...how, now: 103 }).errorSums, []);
+  const later = admin.sample(rows, sums(8), { ...how, now: 105 });
+  assert.deepEqual([later.errorSums, later.errorsSince], [[['timeout', 1]], 103]);
+});
+
 test('what sums over all tenants is for admins: operators see their own failures, and the server without it', () => {
   const sums = { runs_started: 7, events: 90, first_token_ms: { p50: 1, p99: 2 }, errors: { timeout: 5 } };
   const [mine, all] = [{ version: '1', totals: null }, { version: '1', totals: sums }];
@@ -390,6 +415,21 @@ test('feeds are as true as the worst of them, and say since when', () => {
   feeds.watch(['a']);
   assert.deepEqual([...feeds.rows.byId.keys()], ['y'], 'with its feed a tenant leaves the table');
   assert.ok(client.feeds[1].isClosed && !client.feeds[0].isClosed);
+});
+
+test('what a feed begins with was there before, and the first change after it is new, also behind an empty table', () => {
+  const client = new FakeClient();
+  const feeds = new Feeds(client, { changed: () => undefined, failed: () => undefined }, new Clock(() => 1_000));
+  const failed = (id) => aRun(id, { state: 'failed', head: 5, terminal: { status: 'failed', code: 'timeout' } });
+  feeds.watch(['empty', 'busy']);
+  const [empty, busy] = client.feeds;
+  empty.says('status', 'live');
+  empty.says('change', { upserted: [failed('short')], removed: [] });
+  assert.deepEqual([...feeds.rows.failures], [['timeout', 1]]);
+  busy.rows.set('before', failed('before')).set('long', aRun('long', { head: 3 }));
+  busy.says('status', 'live');
+  busy.says('change', { upserted: [failed('before'), failed('long'), failed('new')], removed: [] });
+  assert.deepEqual([...feeds.rows.failures], [['timeout', 3]]);
 });
 
 test('keys move through the table and stop at its ends', () => {

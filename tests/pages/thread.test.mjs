@@ -1,7 +1,8 @@
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
+import { newHead } from '../../server/antiphon/pages/js/chat/heads.js';
 import { Shelf } from '../../server/antiphon/pages/js/chat/shelf.js';
-import { Thread, newHead } from '../../server/antiphon/pages/js/chat/thread.js';
+import { Thread } from '../../server/antiphon/pages/js/chat/thread.js';
 import { memoryArea } from '../../server/antiphon/pages/js/shared/areas.js';
 import { FakeClient, FakeRun, aResponse, aState, asking, message, settled } from './support.mjs';
 
@@ -12,12 +13,15 @@ function aThread({
 } = {}) {
   let ids = 0;
   const notices = [];
+  const kept = new Map();
+  const places = { get: (id) => kept.get(id) ?? null, keep: (id, runId) => kept.set(id, runId) };
   const owner = {
     now: () => 0,
     newId: () => `key${(ids += 1)}`,
     onChange: () => {},
     onHead: () => {},
     onNotice: (message) => notices.push(message),
+    places,
   };
   return { thread: new Thread(client, head, shelf, owner), client, shelf, notices };
 }
@@ -120,6 +124,65 @@ test('older turns come when they are asked for', async () => {
     ['one', 'two'],
   );
   assert.equal(thread.hasMore, false);
+});
+
+test('two who write at once have a branch each, and what is sent next goes on from the one that is shown', async () => {
+  const client = new FakeClient();
+  client.pages = [{ data: [past('resp_1', 'one', 'A', 1)], has_more: false }];
+  const { thread } = aThread({ client, head: known });
+  await settled();
+  thread.send('mine');
+  const theirs = Object.assign(new FakeRun(), { id: 'resp_3' });
+  client.inputs.set('resp_3', asking('theirs'));
+  client.conversations[0].tell('run', theirs);
+  const answer = { previous_response_id: 'resp_1' };
+  theirs.shows(aResponse('resp_3', 'completed', [message('C')], answer));
+  theirs.is(aState('resp_3', { created_at: 3, principal: 'key:bob' }));
+  await client.runs[0].begins('resp_2', { created_at: 2 });
+  client.runs[0].shows(aResponse('resp_2', 'completed', [message('B')], answer));
+  await settled();
+  assert.deepEqual(
+    said(thread).map(([asked]) => asked),
+    ['one', 'mine'],
+  );
+  const [[shown, all]] = thread.forks;
+  assert.deepEqual([shown.asked, all.map(({ asked }) => asked)], ['mine', ['mine', 'theirs']]);
+  thread.goTo(all[1]);
+  assert.deepEqual(
+    said(thread).map(([asked]) => asked),
+    ['one', 'theirs'],
+  );
+  thread.send('more');
+  assert.equal(client.creates[1].previous_response_id, 'resp_3');
+  assert.deepEqual(
+    said(thread).map(([asked]) => asked),
+    ['one', 'theirs', 'more'],
+  );
+});
+
+test('as much history is read as it takes to know where branches part', async () => {
+  const answer = (id, to, at) => {
+    const turn = past(id, id, 'A', at);
+    turn.response.previous_response_id = to;
+    return turn;
+  };
+  const client = new FakeClient();
+  client.pages = [
+    { data: [answer('resp_5', 'resp_3', 5), answer('resp_4', 'resp_2', 4)], has_more: true },
+    { data: [answer('resp_3', 'resp_1', 3), answer('resp_2', 'resp_1', 2)], has_more: true },
+    { data: [answer('resp_1', null, 1)], has_more: false },
+  ];
+  const { thread } = aThread({ client, head: known });
+  await settled();
+  assert.deepEqual(
+    client.conversations[0].asked.map(({ before }) => before),
+    [undefined, 'resp_4'],
+  );
+  assert.deepEqual(
+    said(thread).map(([asked]) => asked),
+    ['resp_3', 'resp_5'],
+  );
+  assert.equal(thread.forks.size, 1);
 });
 
 test('a conversation that is not there is said to be so, a server that is away is waited for', async () => {

@@ -2,6 +2,7 @@ import assert from 'node:assert/strict';
 import { test } from 'node:test';
 import {
   describe,
+  notAskedAgain,
   openCalls,
   openQuestions,
   parentOf,
@@ -12,7 +13,6 @@ import {
   takeInput,
   titleFrom,
   transcript,
-  visible,
 } from '../../server/antiphon/pages/js/chat/turns.js';
 import { aResponse, aState, aTurn, asking, message } from './support.mjs';
 
@@ -57,15 +57,21 @@ test('a turn of the history is as it ended, also where its response is gone', ()
   assert.deepEqual([gone.status, gone.stoppedBy], ['cancelled', 'user:bob']);
 });
 
-test('what was asked again is shown once, and two questions to one answer are both shown', () => {
+test('what was asked again is kept once, unless it was answered or continued', () => {
   const parent = { previousResponseId: 'resp_0' };
   const failed = aTurn({ ...parent, status: 'failed' });
   const again = aTurn({ ...parent, status: 'completed' });
   const other = aTurn({ ...parent, status: 'failed', input: asking('Else?') });
-  assert.deepEqual(visible([other, again, failed]), [again, other]);
-  assert.deepEqual(visible([failed]), [failed]);
+  assert.deepEqual(notAskedAgain([other, again, failed]), [again, other]);
+  assert.deepEqual(notAskedAgain([failed]), [failed]);
   const twice = [aTurn({ ...parent, status: 'completed' }), aTurn({ ...parent, status: 'completed' })];
-  assert.deepEqual(visible(twice), twice, 'what was answered is never hidden');
+  assert.deepEqual(notAskedAgain(twice), twice);
+  const stopped = aTurn({ ...parent, runId: 'resp_1', status: 'cancelled' });
+  const next = [
+    aTurn({ ...parent, status: 'completed' }),
+    aTurn({ previousResponseId: 'resp_1', status: 'completed' }),
+  ];
+  assert.deepEqual(notAskedAgain([stopped, ...next]), [stopped, ...next]);
 });
 
 test('the next turn continues the last one that became history', () => {
@@ -137,5 +143,8 @@ test('a title is one line of a few characters', () => {
   assert.equal(titleFrom('  two\nlines '), 'two lines');
   assert.equal(titleFrom('# *Notes* on `x_y`\n[this](https://e.example/)'), 'Notes on x_y this');
   assert.equal(titleFrom('***'), '***');
+  assert.equal(titleFrom('[x](javascript:alert(1))'), 'x');
+  assert.equal(titleFrom('see ![a (good) one](https://e.example/a_(b).png), [x]'), 'see a (good) one, [x]');
+  assert.equal(titleFrom('['.repeat(1_000_000)).length, 60, 'and not after minutes');
   assert.equal([...titleFrom('🎼'.repeat(100))].length, 60);
 });

@@ -60,6 +60,11 @@ def open_responses_types() -> frozenset[str]:
     return frozenset(_spec_names())
 
 
+def open_responses_fields(name: str) -> set[str]:
+    """The fields that an object of the Open Responses specification can have."""
+    return set(_spec()[name]["properties"])
+
+
 @cache
 def _own_validator(kind: str) -> Draft202012Validator:
     if kind in COMMAND_TYPES or kind in EXTENSION_EVENT_TYPES:

@@ -128,6 +128,16 @@ async def test_a_fault_of_the_peer_gets_its_close_code(what: str, data: Callable
         await server.ended()
 
 
+async def test_a_close_between_fragments_is_answered_with_its_own_code() -> None:
+    async with endpoint() as server, opened(server.port) as client:
+        await server.socket()
+        close = masked(8, (1000).to_bytes(2, "big"))
+        client.transport.write(masked(1, b"begun", fin=False) + close + masked(0, b"never read"))
+        assert (await close_of(client))[0] == 1000
+        assert (await server.message())["code"] == 1000
+        await server.ended()
+
+
 async def test_an_oversized_message_that_is_still_being_sent_sees_the_close_and_no_reset() -> None:
     async with endpoint(max_bytes=65_536) as server:
         for _ in range(5):

@@ -30,7 +30,7 @@ export interface Winner {
 }
 
 /** Codes for which the status does not say whether the same request may work later (PROTOCOL 12). */
-const RETRYABLE = 'claim_held response_in_progress websocket_connection_limit_reached';
+const RETRYABLE = 'claim_held conversation_locked response_in_progress websocket_connection_limit_reached';
 const FINAL = 'too_many_connections quota_exceeded budget_exceeded tenant_paused emergency_stop skill_unavailable';
 
 /** Whether sending the same again later is right. `status`: of HTTP, 0 if there is none. */

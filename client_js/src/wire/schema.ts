@@ -210,17 +210,20 @@ export type ServerEvents =
  * A create on a socket.
  */
 export interface ResponseCreate {
+  access_programs?: {
+    [k: string]: unknown;
+  } | null;
   antiphon?: CreateExtras | null;
   background?: boolean | null;
+  background_options?: BackgroundOptions | null;
   context_management?: CompactionRule[] | null;
-  conversation?:
-    | string
-    | {
-        [k: string]: unknown;
-      }
-    | null;
+  conversation?: string | ConversationRef | null;
+  frequency_penalty?: number | null;
   generate?: boolean | null;
   idempotency_key?: string | null;
+  image?: {
+    [k: string]: unknown;
+  } | null;
   include?: string[] | null;
   input?:
     | string
@@ -246,8 +249,14 @@ export interface ResponseCreate {
   } | null;
   model?: string | null;
   parallel_tool_calls?: boolean | null;
+  presence_penalty?: number | null;
   previous_response_id?: string | null;
+  prompt?: PromptTemplate | null;
   prompt_cache_key?: string | null;
+  prompt_cache_options?: {
+    [k: string]: unknown;
+  } | null;
+  prompt_cache_retention?: string | null;
   reasoning?: {
     [k: string]: unknown;
   } | null;
@@ -256,6 +265,7 @@ export interface ResponseCreate {
   store?: boolean | null;
   stream?: boolean | null;
   stream_id?: string | null;
+  stream_options?: StreamOptions | null;
   temperature?: number | null;
   text?: {
     [k: string]: unknown;
@@ -342,11 +352,23 @@ export interface CreateExtras {
   visibility?: ('tenant' | 'private') | null;
 }
 /**
+ * A run begins at once.
+ */
+export interface BackgroundOptions {
+  completion_window?: 'soonest' | null;
+}
+/**
  * When a history is compacted. compact_threshold: tokens.
  */
 export interface CompactionRule {
   compact_threshold?: number | null;
   type: 'compaction';
+}
+/**
+ * The conversation a client named.
+ */
+export interface ConversationRef {
+  id: string;
 }
 /**
  * Words of anybody. `type` may be missing; `content` may be plain text.
@@ -572,6 +594,22 @@ export interface ItemReference {
 export interface UnknownInputItem {
   type: Type2;
   [k: string]: unknown;
+}
+/**
+ * A prompt kept by the upstream. variables: a text or an input part for each name.
+ */
+export interface PromptTemplate {
+  id: string;
+  variables?: {
+    [k: string]: unknown;
+  } | null;
+  version?: string | null;
+}
+/**
+ * Events are never padded.
+ */
+export interface StreamOptions {
+  include_obfuscation?: false | null;
 }
 /**
  * The model must call this tool.
@@ -1106,12 +1144,6 @@ export interface Response {
   truncation: 'auto' | 'disabled';
   usage: Usage | null;
   user?: string | null;
-}
-/**
- * The conversation a client named.
- */
-export interface ConversationRef {
-  id: string;
 }
 /**
  * Why a run failed: a run code of PROTOCOL 12, or the upstream's own code.
@@ -1779,6 +1811,10 @@ export interface RunState {
    */
   upstream?: string | null;
   usage?: Usage | null;
+  /**
+   * `usage` and `cost` hold an estimate.
+   */
+  usage_estimated?: true | null;
   visibility?: 'tenant' | 'private';
 }
 /**
@@ -2152,6 +2188,10 @@ export interface RunState1 {
    */
   upstream?: string | null;
   usage?: Usage | null;
+  /**
+   * `usage` and `cost` hold an estimate.
+   */
+  usage_estimated?: true | null;
   visibility?: 'tenant' | 'private';
 }
 /**

@@ -28,6 +28,8 @@ from antiphon.store.revoked_tokens import one_token, tokens_of
 
 _KEY_BYTES = 32
 _DAY_S = 86_400.0
+_ROOM_FOR_ALL = 100
+"""Cells of a terminal in which the list has all of its columns."""
 _AT_THE_CONSOLE = Principal("system:console", "default", "admin")
 """Who does it, in the audit log: somebody with access to the database."""
 
@@ -67,10 +69,17 @@ async def show(settings: Settings, console: Console, *, as_json: bool) -> None:
         rows = [_row(key, now) for key in found]
         console.print(orjson.dumps({"object": "list", "data": rows}).decode(), soft_wrap=True, markup=False)
         return
-    table = Table(Column("id", no_wrap=True, min_width=36), "name", "user", "tenant", "role", "made", "state")
+    # What has no room goes on in the next line: nothing is cut. The least of it is left to `--json`.
+    heads = ("name", "user", "tenant", "role", "state", *(("made",) if console.width >= _ROOM_FOR_ALL else ()))
+    table = Table(
+        Column("id", no_wrap=True, min_width=36),
+        *(Column(head, overflow="fold", min_width=len(head) + 2) for head in heads),
+        box=None,
+        pad_edge=False,
+    )
     for key in found:
-        cells = (key.id, key.name, key.owner or "", key.tenant, key.role, _day(key.created_at), _state(key, now))
-        table.add_row(*(escape(cell) for cell in cells))
+        cells = (key.id, key.name, key.owner or "", key.tenant, key.role, _state(key, now), _day(key.created_at))
+        table.add_row(*(escape(cell) for cell in cells[: len(heads) + 1]))
     console.print(table)
 
 

@@ -120,7 +120,7 @@ async def _tail_feed(link: Link, feed: FeedRows, options: TailOptions) -> int:
         async for _ in _feed(link, feed):
             if feed.status == "live":
                 break
-        console.print(table(feed, time.time(), rows=len(feed.rows) + 20))
+        console.print(table(feed, time.time(), rows=len(feed.rows) + 20, columns=console.size.width))
         return 0
     with Live(console=console, screen=True, auto_refresh=False) as live:
         drawing = asyncio.create_task(_draw(live, console, feed))
@@ -138,7 +138,7 @@ async def _draw(live: Live, console: Console, feed: FeedRows) -> None:
     while True:
         now = time.time()
         feed.tick(now)
-        live.update(table(feed, now, rows=console.size.height), refresh=True)
+        live.update(table(feed, now, rows=console.size.height, columns=console.size.width), refresh=True)
         await asyncio.sleep(DRAW_EVERY_S)
 
 

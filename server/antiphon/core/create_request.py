@@ -6,6 +6,7 @@ are kept and passed on.
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import Annotated, Any, Literal
 
 from pydantic import (
@@ -102,6 +103,21 @@ class _Reasoning(BaseModel):
     summary: StrictStr | None = None
 
 
+class _Prompt(BaseModel):
+    id: Name
+    version: StrictStr | None = None
+    variables: dict[str, Any] | None = None
+
+
+class _StreamOptions(BaseModel):
+    include_obfuscation: StrictBool | None = None
+
+
+class _BackgroundOptions(BaseModel):
+    completion_window: Literal["soonest", "2h", "8h"] | None = None
+    continuation_id: StrictStr | None = None
+
+
 class CreateRequest(BaseModel):
     """The fields the server itself reads. Everything else travels to the upstream in `raw`.
 
@@ -124,7 +140,7 @@ class CreateRequest(BaseModel):
     tool_choice: StrictStr | dict[str, Any] | None = None
     parallel_tool_calls: StrictBool | None = None
     max_tool_calls: Annotated[StrictInt, Field(ge=1)] | None = None
-    max_output_tokens: Annotated[StrictInt, Field(ge=1)] | None = None
+    max_output_tokens: Annotated[StrictInt, Field(ge=16)] | None = None
     temperature: Annotated[Number, Field(ge=0, le=2)] | None = None
     top_p: Annotated[Number, Field(ge=0, le=1)] | None = None
     top_logprobs: Annotated[StrictInt, Field(ge=0, le=20)] | None = None
@@ -137,7 +153,15 @@ class CreateRequest(BaseModel):
     user: StrictStr | None = None
     safety_identifier: StrictStr | None = None
     prompt_cache_key: StrictStr | None = None
+    prompt_cache_retention: StrictStr | None = None
+    prompt_cache_options: dict[str, Any] | None = None
     service_tier: StrictStr | None = None
+    prompt: _Prompt | None = None
+    image: dict[str, Any] | None = None
+    access_programs: dict[str, Any] | None = None
+    moderation: dict[str, Any] | None = None
+    stream_options: _StreamOptions | None = None
+    background_options: _BackgroundOptions | None = None
     multi_agent: dict[str, Any] | None = None
     context_management: list[Any] | None = None
     idempotency_key: Annotated[StrictStr, Field(min_length=1, max_length=256)] | None = None
@@ -155,6 +179,13 @@ class CreateRequest(BaseModel):
         if self.antiphon.traceparent is not None:
             return self.antiphon.traceparent
         given = self.client_metadata.get(_CODEX_TRACEPARENT) if isinstance(self.client_metadata, dict) else None
+        return given if isinstance(given, str) else None
+
+    @property
+    def conversation_id(self) -> str | None:
+        """The conversation of the client that this turn belongs to, None where it names none."""
+        named = self.conversation
+        given = named.get("id") if isinstance(named, dict) else named
         return given if isinstance(given, str) else None
 
     @property
@@ -185,28 +216,56 @@ def parse_create(raw: dict[str, Any]) -> CreateRequest:
         request = CreateRequest.model_validate(raw)
     except ValidationError as error:
         raise refusal(error, raw) from error
-    for value in request.include or ():
-        if value not in INCLUDES:
-            raise RequestError(f"include does not know {value[:80]!r}.", param="include")
+    check_includes(request.include or ())
     if request.conversation is not None:
-        if request.previous_response_id is not None:
-            raise RequestError("Give previous_response_id or conversation, not both.", param="conversation")
-        raise RequestError(
-            "Named conversations are not offered yet; chain with previous_response_id.",
-            code="unsupported_parameter",
-            param="conversation",
-        )
-    if request.multi_agent and request.multi_agent.get("enabled"):
-        raise RequestError("multi_agent is not offered.", code="unsupported_parameter", param="multi_agent")
+        _check_conversation(request)
+    if (param := not_offered(request)) is not None:
+        raise RequestError(f"{param} is not offered.", code="unsupported_parameter", param=param)
     for index, tool in enumerate(raw.get("tools") or ()):
         _check_tool(tool, f"tools[{index}]")
     _check_choice(request.tool_choice)
     if not isinstance(request.input, str):
-        _check_items(request.input)
+        check_items(request.input, "input")
     threshold_tokens(request.context_management)
     if request.wants_compaction and request.is_warm_up:
         raise RequestError("A compaction_trigger asks for a model call; leave generate out.", param="generate")
     return request
+
+
+def not_offered(request: CreateRequest) -> str | None:
+    """The first field that asks for what no run here can have; None if none does.
+
+    A moderation's findings would have no place in our response. A run begins at once, whatever its window, and
+    events are as long as what they say.
+    """
+    stream, background = request.stream_options, request.background_options
+    asked = {
+        "multi_agent": request.multi_agent is not None and bool(request.multi_agent.get("enabled")),
+        "moderation": request.moderation is not None,
+        "stream_options.include_obfuscation": stream is not None and bool(stream.include_obfuscation),
+        "background_options.completion_window": background is not None
+        and background.completion_window not in (None, "soonest"),
+        "background_options.continuation_id": background is not None and background.continuation_id is not None,
+    }
+    return next((param for param, is_asked in asked.items() if is_asked), None)
+
+
+def check_includes(names: Iterable[str]) -> None:
+    """Raises RequestError for what cannot be included."""
+    for name in names:
+        if name not in INCLUDES:
+            raise RequestError(f"include does not know {name[:80]!r}.", param="include")
+
+
+def _check_conversation(request: CreateRequest) -> None:
+    if not request.conversation_id:
+        raise RequestError("conversation is an id, or an object that has one.", param="conversation")
+    if request.previous_response_id is not None:
+        raise RequestError("Give previous_response_id or conversation, not both.", param="conversation")
+    if not request.stored:
+        raise RequestError("A conversation keeps what is said in it; leave store out.", param="store")
+    if request.antiphon.visibility == "private":
+        raise RequestError("What is said in a conversation is visible to its tenant.", param="antiphon.visibility")
 
 
 def _check_tool(tool: dict[str, Any], place: str) -> None:
@@ -237,17 +296,23 @@ def _check_name(named: dict[str, Any], place: str) -> None:
         raise RequestError("This needs a name.", param=f"{place}.name")
 
 
+_MAX_ID_BYTES = 1024
+"""Items are found by their ids, and no index takes much more."""
+
 _TEXT_OUTPUTS = ("function_call_output", "custom_tool_call_output")
 
 
-def _check_items(items: list[dict[str, Any]]) -> None:
+def check_items(items: list[dict[str, Any]], field: str) -> None:
+    """Whether items look like what they say they are. field: where they were sent. Raises RequestError."""
     for index, item in enumerate(items):
-        place = f"input[{index}]"
+        place = f"{field}[{index}]"
         kind = "item_reference" if _is_bare_reference(item) else item.get("type", "message")
         if not isinstance(kind, str):
             raise RequestError("An item's type is a string.", param=f"{place}.type")
         if not isinstance(item.get("id"), (str, type(None))):
             raise RequestError("An item's id is a string.", param=f"{place}.id")
+        if len((item.get("id") or "").encode()) > _MAX_ID_BYTES:
+            raise RequestError(f"An item's id has at most {_MAX_ID_BYTES} bytes.", param=f"{place}.id")
         if kind == "message":
             _check_message(item, place)
         if kind == "compaction" and not (isinstance(sealed := item.get("encrypted_content"), str) and sealed):

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Callable, Collection, Sequence
 from typing import Any
 
 import orjson
@@ -16,8 +16,14 @@ _WITH_STATUS = frozenset({"message", "function_call", "function_call_output"})
 def list_items(response_id: str, encoded: bytes) -> list[dict[str, Any]]:
     """All items, oldest first. encoded: items joined by commas. Ids that clients did not give are derived."""
     items: list[dict[str, Any]] = orjson.loads(b"[" + encoded + b"]")
+    made_in = response_id.removeprefix("resp_")
+    return complete_items(items, lambda kind, index: f"{id_prefix(kind)}_{made_in}{index:04x}")
+
+
+def complete_items(items: Sequence[dict[str, Any]], name: Callable[[str, int], str]) -> list[dict[str, Any]]:
+    """Items with what clients may leave out. name: gives an id to the item of this type at this place."""
     seen: set[str] = set()
-    return [_complete(item, response_id, index, seen) for index, item in enumerate(items)]
+    return [_complete(item, index, seen, name) for index, item in enumerate(items)]
 
 
 def find_items(response_id: str, encoded: bytes, ids: Collection[str]) -> dict[str, dict[str, Any]]:
@@ -27,12 +33,12 @@ def find_items(response_id: str, encoded: bytes, ids: Collection[str]) -> dict[s
     return {shown["id"]: item for shown, item in zip(listed, sent, strict=True) if shown["id"] in ids}
 
 
-def _complete(item: dict[str, Any], response_id: str, index: int, seen: set[str]) -> dict[str, Any]:
+def _complete(item: dict[str, Any], index: int, seen: set[str], name: Callable[[str, int], str]) -> dict[str, Any]:
     """seen: ids given so far. One that is used twice, or is no text, would lead `after` astray."""
     kind = item.get("type") or "message"
     whole = {"id": None, **item, "type": kind}
     if not isinstance(whole["id"], str) or not whole["id"] or whole["id"] in seen:
-        whole["id"] = f"{id_prefix(kind)}_{response_id.removeprefix('resp_')}{index:04x}"
+        whole["id"] = name(kind, index)
     seen.add(whole["id"])
     if kind in _WITH_STATUS:
         whole.setdefault("status", "completed")

@@ -33,8 +33,8 @@ _FORWARDED = (
     "prompt_cache_options",
     "service_tier",
     "context_management",
-    "moderation",
     "image",
+    "access_programs",
 )
 """Fields of the Responses API that an upstream gets as the client sent them. The chain, storage and delivery
 are ours, so `previous_response_id`, `conversation`, `store`, `stream` and `background` are not among them."""

@@ -37,9 +37,10 @@ class RunState:
 
     revision counts changes that are worth telling; head, usage and updated_at ride along.
     created_at, started_at, updated_at: Unix seconds. usage, cost: of all its model calls so far; cost in the
-    currency of the prices, None where one is unknown. feed_n, feed_fence are not part of the row: the number of
-    the run's last lifecycle entry, and the fence under which its owner speaks in the feed that nodes share; nor is
-    traceparent, the span of the caller that the run belongs to, as it came.
+    currency of the prices, None where one is unknown. usage_estimated: not every upstream counted. feed_n,
+    feed_fence are not part of the row: the number of the run's last lifecycle entry, and the fence under which its
+    owner speaks in the feed that nodes share; nor is traceparent, the span of the caller that the run belongs to,
+    as it came.
     """
 
     response_id: str
@@ -71,6 +72,7 @@ class RunState:
     degraded: bool = False
     fallback_from: str | None = None
     usage: dict[str, Any] | None = None
+    usage_estimated: bool = False
     cost: float | None = None
     terminal: dict[str, Any] | None = None
     expires_at: float | None = None
@@ -124,6 +126,7 @@ class RunState:
             "participants": self.participants,
             "steers": self.steers,
             "usage": self.usage,
+            **({"usage_estimated": True} if self.usage_estimated else {}),
             "cost": self.cost,
             "terminal": self.terminal,
             "expires_at": self.expires_at,

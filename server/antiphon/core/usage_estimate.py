@@ -33,22 +33,27 @@ class Spent:
     """The sum over the model calls of a run. usage: as on the wire, None before the first call.
 
     cost_nano: in 10^-9 of the currency of the prices; None before the first call, and once one price is unknown.
+    estimated: the upstream of one call or more did not count.
     """
 
     calls: int = 0
     usage: dict[str, Any] | None = None
     cost_nano: int | None = None
+    estimated: bool = False
 
     @property
     def cost(self) -> float | None:
         """The cost as run states and events show it."""
         return None if self.cost_nano is None else self.cost_nano / 1e9
 
-    def plus(self, usage: dict[str, Any], cost_nano: int | None) -> Spent:
-        """With one more call. cost_nano: None if its price is unknown, and then nobody knows the sum."""
+    def plus(self, usage: dict[str, Any], cost_nano: int | None, estimated: bool = False) -> Spent:
+        """With one more call. cost_nano: None if its price is unknown, and then nobody knows the sum.
+
+        estimated: its upstream did not count.
+        """
         known = 0 if self.calls == 0 else self.cost_nano
         total = None if known is None or cost_nano is None else known + cost_nano
-        return Spent(self.calls + 1, add_usage(self.usage, usage), total)
+        return Spent(self.calls + 1, add_usage(self.usage, usage), total, self.estimated or estimated)
 
 
 def said_in(items: Iterable[OpenItem]) -> Said:

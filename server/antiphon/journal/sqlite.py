@@ -19,7 +19,7 @@ from antiphon.journal.contract import Hint, LiveRun
 from antiphon.journal.log import RunLog
 from antiphon.settings.storage import JournalSettings
 from antiphon.store import checkpoints, records
-from antiphon.store.records import Ending, IdempotencyRecord, NewResponse, Verdict
+from antiphon.store.records import Ending, IdempotencyRecord, NewResponse, Refused, Verdict
 from antiphon.store.responses import ResponseReader
 from antiphon.store.writing import StoreConnection, Writer
 
@@ -347,8 +347,8 @@ class SqliteJournal:
 
         try:
             await asyncio.shield(self._writer.submit(work))
-        except StorageError:
-            self.healthy = False
+        except StorageError as error:
+            self.healthy = isinstance(error, Refused)
             raise
         self.healthy = True
         for part in parts:

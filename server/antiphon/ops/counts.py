@@ -27,14 +27,28 @@ _KNOWN_CLOSES = frozenset(
 
 _ENDS = {f"run.{state}": state for state in TERMINAL}
 
-_KNOWN = frozenset({*CODES, *INCOMPLETE_REASONS, "max_output_tokens", "content_filter"})
+UPSTREAM_CODES = frozenset(
+    {
+        "context_length_exceeded",
+        "insufficient_quota",
+        "invalid_image",
+        "invalid_prompt",
+        "model_not_found",
+        "rate_limit_exceeded",
+        "server_error",
+        "vector_store_timeout",
+    }
+)
+"""Codes of the OpenAI API that runs end with and that operators act upon."""
+
+_KNOWN = frozenset({*CODES, *INCOMPLETE_REASONS, *UPSTREAM_CODES, "max_output_tokens", "content_filter"})
 
 Where = Literal["create", "door", "http", "command"]
 """Where somebody was refused: a create, whatever way it came; at the door; by an endpoint; by a frame's answer."""
 
 
 def bounded(code: str | None) -> str:
-    """A code as a label: one of the protocol, else `other`, for upstreams and middlewares have their own."""
+    """A code as a label: one of the protocol or a usual one of upstreams, else `other`."""
     if code is None:
         return ""
     return code if code in _KNOWN else "other"

@@ -121,11 +121,12 @@ class FeedReader:
         now_ms = round(self._clock.now() * 1000)
         async with self._commands().pipeline(transaction=False) as pipeline:
             pipeline.zadd(FEEDS, dict.fromkeys(tenants, now_ms))
+            pipeline.zremrangebyscore(FEEDS, "-inf", f"({now_ms - self._ttl_ms}")
             pipeline.pexpire(FEEDS, self._ttl_ms)
             for tenant in tenants:
                 pipeline.hmget(position_key(tenant), ["epoch", "rev"])
             try:
-                _, _, *found = await pipeline.execute()
+                _, _, _, *found = await pipeline.execute()
             except (RedisError, OSError) as error:
                 raise BusError("Redis did not say where the lifecycle feeds are.") from error
         return {

@@ -125,13 +125,18 @@ class RedisFeed:
         """Whether feeds of this node's runs began anew while it had nothing to say. Raises BusError."""
         if not self._seen:
             return
-        positions = await self.reading.positions(list(self._seen))
+        seen = dict(self._seen)
+        positions = await self.reading.positions(list(seen))
         for tenant, (epoch, rev) in positions.items():
-            before = self._seen[tenant]
+            before = seen[tenant]
+            if self._seen.get(tenant) != before:
+                continue  # a batch was taken while Redis was asked
             if epoch != before[0] or rev < before[1]:
-                log.warning("feed_began_anew", tenant=tenant, epoch=epoch)
                 if epoch:
+                    log.warning("feed_began_anew", tenant=tenant, epoch=epoch)
                     self._seen[tenant] = (epoch, rev)
+                else:  # it was lost, or nothing happened for longer than a feed is kept
+                    del self._seen[tenant]
                 self.on_new_epoch(tenant)
 
     async def _look_forever(self) -> None:

@@ -19,6 +19,8 @@ from antiphon.core.run_state import TERMINAL, RunState
 from antiphon.ports import Clock
 
 RING_ENTRIES = 10_000
+KEEP_IDLE_S = 86_400.0
+"""How long a tenant's entries are kept after its last one."""
 
 ENDS = frozenset(f"run.{state}" for state in TERMINAL)
 """Events after which a run has no other."""
@@ -125,6 +127,15 @@ class Lifecycle:
     def kept(self, tenant: str) -> list[Entry]:
         """All entries of a tenant that the ring still has."""
         return list(self._rings[tenant].entries) if tenant in self._rings else []
+
+    def prune(self) -> None:
+        """Of tenants for whom nothing happened for long only the newest entry stays, which says where they are."""
+        oldest = self._clock.now() - KEEP_IDLE_S
+        for ring in self._rings.values():
+            if len(ring.entries) > 1 and ring.entries[-1].at < oldest:
+                newest = ring.entries[-1]
+                ring.entries.clear()
+                ring.entries.append(newest)
 
     def since(self, tenant: str, rev: int) -> list[Entry] | None:
         """Entries after `rev`; None if the ring no longer reaches back that far."""

@@ -123,7 +123,8 @@ class RunRegistry:
                 log.exception("state_listener_crashed", response_id=state.response_id)
 
     def prune(self) -> None:
-        """Let go of runs that ended more than a minute ago."""
+        """Let go of runs that ended more than a minute ago, and of what happened to tenants that are long idle."""
+        self._lifecycle.prune()
         now = self._clock.now()
         for response_id in [i for i, ended_at in self._ended.items() if ended_at + KEEP_ENDED_S <= now]:
             del self._states[response_id], self._ended[response_id]

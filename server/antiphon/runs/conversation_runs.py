@@ -10,6 +10,7 @@ import orjson
 from antiphon.core.principal import Principal
 from antiphon.errors import RequestError
 from antiphon.runs.directory import RunDirectory, live_state, may_see
+from antiphon.runs.named_conversations import NamedConversations, unknown
 from antiphon.runs.run import Run
 from antiphon.store.conversations import Place, StoredRun, runs_of_conversation
 from antiphon.store.responses import ResponseReader
@@ -26,9 +27,10 @@ class Page:
 class ConversationRuns:
     """What of a conversation its asker may see. Unknown and foreign conversations answer alike."""
 
-    def __init__(self, reader: ResponseReader, directory: RunDirectory) -> None:
+    def __init__(self, reader: ResponseReader, directory: RunDirectory, named: NamedConversations) -> None:
         self._reader = reader
         self._directory = directory
+        self._named = named
 
     async def page(self, conversation_id: str, principal: Principal, *, limit: int, before: str | None) -> Page:
         """At most `limit` runs that are older than the run `before`. Warm-ups are among them: they carry input.
@@ -48,8 +50,8 @@ class ConversationRuns:
         found = [live_state(run) for run in here.values()]
         found += [await self._as_it_stands(row, principal) for row in stored if row.id not in here]
         found = [state for state in found if place is None or _place_of(state) < place]
-        if not found and place is None:
-            raise _unknown(conversation_id)
+        if not found and place is None and not await self._named.exists(conversation_id, principal):
+            raise unknown(conversation_id)
         found.sort(key=_place_of, reverse=True)
         return Page(found[:limit], len(found) > limit)
 
@@ -82,11 +84,3 @@ class ConversationRuns:
 
 def _place_of(state: dict[str, Any]) -> Place:
     return float(state["created_at"]), str(state["response_id"])
-
-
-def _unknown(conversation_id: str) -> RequestError:
-    return RequestError(
-        f"Conversation with id '{conversation_id[:80]}' not found.",
-        code="conversation_not_found",
-        param="conversation_id",
-    )

@@ -37,6 +37,7 @@ from antiphon.runs.loop.ending import RunEnder
 from antiphon.runs.loop.loop import RunLoop
 from antiphon.runs.loop.parts import Leaving, LoopParts
 from antiphon.runs.loop.steps import checkpoint
+from antiphon.runs.named_conversations import NamedConversations
 from antiphon.runs.recovery.adopting import Adopter
 from antiphon.runs.recovery.ownership import Ownership
 from antiphon.runs.recovery.recovery import Recovery
@@ -55,6 +56,7 @@ from antiphon.runs.steering.following import Successors
 from antiphon.runs.steering.pending import PendingSteers
 from antiphon.runs.steering.steering import Steering
 from antiphon.runs.supervisor import Supervisor
+from antiphon.runs.token_counting import TokenCounting
 from antiphon.settings import Settings
 from antiphon.store.agents import StoredAgents
 from antiphon.store.responses import ResponseReader
@@ -100,8 +102,7 @@ class Engine:
         self.tracing = tracing
         self.remote = RemoteRuns(journal, bus, reader, registry, clock, settings.journal)
         self.directory = RunDirectory(reader, journal, self.remote, settings.limits.max_message_bytes)
-        self.conversation_runs = ConversationRuns(reader, self.directory)
-        self.conversations = ConversationNews(journal, bus, reader)
+        self._conversing()
         self.held = HeldRuns(registry, self.directory, journal, reader, writer, clock, settings)
         compactor, pending_steers = Compactor(sealer), PendingSteers()
         ender = RunEnder(journal, registry, clock, settings)
@@ -111,6 +112,7 @@ class Engine:
         starter = self._starter(keys, pending_steers)
         self.service = self._service(starter, keys)
         self.compaction = StandaloneCompaction(starter, compactor, accounts.meter, clock, ids)
+        self.token_counting = TokenCounting(starter, toolbox, ids)
         successors = Successors(reader, writer, bus, self.service)
         self.steering = self._steering(pending_steers, ender, successors)
         self.steering.on_waiting = lambda run: journal.checkpoint(
@@ -125,6 +127,15 @@ class Engine:
         registry.on_start, registry.on_change = self._started, self._changed
         feeds.quota = accounts.limits.quota
         feeds.moving = self._progress
+
+    def _conversing(self) -> None:
+        """Conversations: those that clients make, and the runs of any."""
+        reader, private_urls = self._reader, self.settings.refuses_private_urls
+        self.named_conversations = NamedConversations(
+            reader, self._writer, self.directory, self.clock, self.ids, refuses_private_urls=private_urls
+        )
+        self.conversation_runs = ConversationRuns(reader, self.directory, self.named_conversations)
+        self.conversations = ConversationNews(self.journal, self.bus, reader)
 
     def _executing(self, toolbox: Toolbox, compactor: Compactor, ender: RunEnder) -> None:
         """What executes runs."""
@@ -170,6 +181,7 @@ class Engine:
         )
         reader = CreateReader(
             self.directory,
+            self.named_conversations,
             InputReader(self.directory, sealer),
             toolbox,
             refuses_private_urls=settings.refuses_private_urls,
@@ -188,6 +200,7 @@ class Engine:
             supervisor=self.supervisor,
             keys=keys,
             pending_steers=pending,
+            conversations=self.named_conversations,
         )
         starter.on_refused = lambda code: self.counts.refuse("create", code)
         return starter

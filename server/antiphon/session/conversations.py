@@ -12,6 +12,7 @@ import structlog
 from antiphon.errors import AntiphonError, RequestError
 from antiphon.runs.directory import live_state
 from antiphon.runs.engine import Engine
+from antiphon.runs.named_conversations import unknown
 from antiphon.runs.run import Followed
 from antiphon.session.attachments import Attachments
 from antiphon.session.caller import Caller
@@ -55,12 +56,9 @@ class Conversations:
 
     async def _answer(self, command_id: str, conversation_id: str) -> None:
         runs, newest = await self._runs(conversation_id)
-        if not runs and newest is None:
-            raise RequestError(
-                f"Conversation with id '{conversation_id[:80]}' not found.",
-                code="conversation_not_found",
-                param="conversation_id",
-            )
+        named, principal = self._engine.named_conversations, self._caller.principal
+        if not runs and newest is None and not await named.exists(conversation_id, principal):
+            raise unknown(conversation_id)
         ready = [await self._attachments.prepare(run) for run in runs]
         new = [one for one in ready if self._attachments.lane_of(one.source.log.run_id) is None]
         if len(new) > self._attachments.free:

@@ -10,6 +10,7 @@ from dataclasses import dataclass
 
 from antiphon.errors import StorageError
 from antiphon.store import checkpoints, held_results
+from antiphon.store.named_conversations import Appended, append_turn, claim
 from antiphon.store.writing import StoreConnection, Work
 
 Chunk = tuple[str, int, int, bytes]
@@ -21,7 +22,8 @@ class NewResponse:
     """The row of a run that begins.
 
     item_ids: those that the client gave to items of its input. request: the create without its input, for whoever
-    goes on with the run; None if nobody can. follows: its parent's terminal announced it.
+    goes on with the run; None if nobody can. follows: its parent's terminal announced it. writes: the conversation
+    that is appended to when it ends, and the revision that was read; None if it writes none.
     """
 
     id: str
@@ -41,6 +43,7 @@ class NewResponse:
     item_ids: Sequence[str] = ()
     request: bytes | None = None
     follows: bool = False
+    writes: tuple[str, int] | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,12 +59,20 @@ class IdempotencyRecord:
     replaces: str | None = None
 
 
-class RowTaken(StorageError):
-    """The id stands for another run, or for one that was deleted. Trying again does not help."""
+class Refused(StorageError):
+    """The store took this as a question and said no: it works, and trying again does not help."""
 
 
-class KeyTaken(StorageError):
-    """Another create with this idempotency key was first, perhaps on another node. Trying again does not help."""
+class RowTaken(Refused):
+    """The id stands for another run, or for one that was deleted."""
+
+
+class ConversationTaken(Refused):
+    """Another response writes the conversation, or its items changed since they were read, or it is gone."""
+
+
+class KeyTaken(Refused):
+    """Another create with this idempotency key was first, perhaps on another node."""
 
     def __init__(self, response_id: str, body_sha256: bytes) -> None:
         super().__init__(f"This idempotency key has started {response_id}.")
@@ -75,6 +86,7 @@ class Ending:
 
     compacted_context: see `Turn.compacted`. item_ids: of the output, ours and the upstream's (None if unknown).
     following: the create that follows by itself, kept until it has a row; None if none does, or none can be kept.
+    appended: what its conversation gets besides its input; None where it writes none.
     """
 
     id: str
@@ -91,6 +103,7 @@ class Ending:
     compacted_context: bytes | None = None
     item_ids: Sequence[tuple[str, str | None]] = ()
     following: bytes | None = None
+    appended: Appended | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -135,7 +148,7 @@ _WINNER = "SELECT terminal_event, terminal_number FROM responses WHERE id = ?"
 def begin(row: NewResponse, key: IdempotencyRecord | None) -> Work[None]:
     """Insert the row of a run and its idempotency record; again for the same run changes nothing.
 
-    Raises RowTaken, KeyTaken; then nothing was written.
+    Raises RowTaken, KeyTaken, ConversationTaken; then nothing was written.
     """
     values = (
         row.id,
@@ -162,6 +175,8 @@ def begin(row: NewResponse, key: IdempotencyRecord | None) -> Work[None]:
             # An earlier try of this was committed after all, or the id is somebody else's.
             if connection.execute(_IS_THERE, (row.id, row.epochs)).fetchone() is None:
                 raise RowTaken(f"The id {row.id} stands for another run.")
+        if row.writes is not None and not claim(connection, *row.writes, row.id):
+            raise ConversationTaken(f"Another response writes {row.writes[0]}.")
         if row.item_ids:
             connection.executemany(_INSERT_ITEM, [(item_id, row.id, None) for item_id in row.item_ids])
         if row.follows and row.previous_response_id is not None:
@@ -251,6 +266,8 @@ def _ended(ending: Ending, chunks: Sequence[Chunk], statement: str, checkpointed
             checkpoints.keep(ending.id, ending.terminal_number, ending.following)(connection)
         elif checkpointed:
             checkpoints.forget(connection, ending.id)
+        if ending.appended is not None:
+            append_turn(connection, ending.id, ending.appended)
         if ending.item_ids:
             connection.executemany(_INSERT_ITEM, [(ours, ending.id, theirs) for ours, theirs in ending.item_ids])
         if chunks:

@@ -105,6 +105,35 @@ items = Table(
 )
 """Where an item stands that a later input names by its id."""
 
+conversations = Table(
+    "conversations",
+    metadata,
+    Column("id", Text, primary_key=True),
+    Column("tenant", Text, nullable=False),
+    Column("creator", Text, nullable=False, doc="principal id"),
+    Column("created_at", Float, nullable=False, doc="Unix seconds"),
+    Column("metadata", LargeBinary, nullable=False, doc="JSON object"),
+    Column("revision", Integer, nullable=False, doc="raised with each change of the items"),
+    Column("head", Text, doc="response whose chain is what the items say; NULL: only the items say it"),
+    Column("writer", Text, doc="response that appends when it ends; it counts until then"),
+)
+"""Conversations that clients made; see store/named_conversations.py."""
+
+conversation_items = Table(
+    "conversation_items",
+    metadata,
+    Column("conversation_id", Text, primary_key=True),
+    Column("id", Text, primary_key=True),
+    Column("position", Integer, nullable=False, doc="order; there may be holes"),
+    Column("item", LargeBinary, nullable=False, doc="as clients see it, encoded"),
+)
+Index(
+    "conversation_items_position",
+    conversation_items.c.conversation_id,
+    conversation_items.c.position,
+    unique=True,
+)
+
 api_keys = Table(
     "api_keys",
     metadata,

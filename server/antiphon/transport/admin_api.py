@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from typing import Any
 
-from pydantic import BaseModel, ConfigDict, StrictBool, ValidationError
+from pydantic import ValidationError
 from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import Route
@@ -18,16 +18,9 @@ from antiphon.governance.accounts import Accounts
 from antiphon.settings.limits import LimitSettings
 from antiphon.transport.body import principal_of, read_object
 from antiphon.transport.replies import Json
+from antiphon_protocol.bodies import Holding
 
 _MOST_ENTRIES = 1_000
-
-
-class _Holding(BaseModel):
-    """Body of a pause or a stop; it may be left out. cancel: what runs ends too."""
-
-    model_config = ConfigDict(extra="forbid", frozen=True)
-
-    cancel: StrictBool = False
 
 
 class AdminApi:
@@ -78,12 +71,12 @@ class AdminApi:
         entries = await self._accounts.usage.audit(before=before, limit=int(limit))
         return Json({"object": "list", "data": [entry.row() for entry in entries]})
 
-    async def _read(self, request: Request) -> _Holding:
+    async def _read(self, request: Request) -> Holding:
         if request.headers.get("content-length", "0") == "0" and "transfer-encoding" not in request.headers:
-            return _Holding()
+            return Holding()
         body = await read_object(request, self._limits)
         try:
-            return _Holding.model_validate(body)
+            return Holding.model_validate(body)
         except ValidationError as error:
             raise refusal(error, body) from error
 

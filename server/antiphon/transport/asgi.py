@@ -32,6 +32,7 @@ from antiphon.transport.held_api import HeldApi
 from antiphon.transport.me_api import MeApi
 from antiphon.transport.metrics_api import MetricsApi
 from antiphon.transport.models_api import Models, ModelsApi
+from antiphon.transport.openapi_api import OpenApi
 from antiphon.transport.replies import error_response, refuse_upgrade
 from antiphon.transport.responses_api import ResponsesApi
 from antiphon.transport.runs_api import RunsApi
@@ -116,6 +117,7 @@ def build_asgi(
             *ModelsApi(models, engine.models).routes(),
             *StatusApi(status).routes(),
             *HealthApi(ready).routes(),
+            *OpenApi().routes(),
             *metrics.routes(),
         ],
         middleware=[

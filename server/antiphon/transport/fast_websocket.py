@@ -15,6 +15,8 @@ from collections.abc import Callable
 from typing import Any, cast
 
 from uvicorn.protocols.websockets.websockets_sansio_impl import WebSocketsSansIOProtocol
+from websockets.frames import Frame, Opcode
+from websockets.server import ServerProtocol
 
 SCOPE_EXTENSION = "antiphon.socket"
 """Where the ASGI scope carries the protocol object."""
@@ -27,11 +29,27 @@ _ABORT_AT_SHUTDOWN_S = 1.0
 """The same while the process ends. Less than uvicorn's own patience, after which it cancels what is left."""
 
 
+class _Frames(ServerProtocol):
+    """The parser of frames, which takes a close in the middle of a fragmented message as well.
+
+    RFC 6455 5.4 allows control frames there, and a close is one; the library calls it a fault of the peer (1002).
+    """
+
+    def recv_frame(self, frame: Frame) -> None:
+        if frame.opcode is Opcode.CLOSE:
+            self.current_size = None
+        super().recv_frame(frame)
+
+
 class FastWebSocketProtocol(WebSocketsSansIOProtocol):
     """One WebSocket connection. `set_limits` is called once the connection is accepted."""
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
+        made = self.conn
+        self.conn = _Frames(
+            extensions=made.available_extensions, max_size=made.max_message_size, logger=made.logger
+        )
         self._stall_timer: asyncio.TimerHandle | None = None
         self._stalled_s = 15.0
         self._message_timer: asyncio.TimerHandle | None = None

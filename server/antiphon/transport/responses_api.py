@@ -26,6 +26,7 @@ from antiphon.runs.run import Create, Followed, Run
 from antiphon.runs.service import Started
 from antiphon.transport.body import principal_of, read_object
 from antiphon.transport.held_api import caller_of
+from antiphon.transport.queries import check_include, limit_of, order_of
 from antiphon.transport.replies import Json, error_response
 from antiphon.transport.sse import EventStream, follow
 
@@ -48,6 +49,7 @@ class ResponsesApi:
         return [
             Route("/v1/responses", self.create, methods=["POST"]),
             Route("/v1/responses/compact", self.compact, methods=["POST"]),
+            Route("/v1/responses/input_tokens", self.input_tokens, methods=["POST"]),
             Route(one, self.retrieve, methods=["GET"]),
             Route(one, self.delete, methods=["DELETE"]),
             Route(f"{one}/cancel", self.cancel, methods=["POST"]),
@@ -79,14 +81,24 @@ class ResponsesApi:
         return await self._whole(started, request, caller)
 
     async def compact(self, request: Request) -> Response:
+        command = await self._about_history(request)
+        return Json(await self._engine.compaction.compact(command, principal_of(request)))
+
+    async def input_tokens(self, request: Request) -> Response:
+        command = await self._about_history(request)
+        count = await self._engine.token_counting.count(command, principal_of(request))
+        return Json({"object": "response.input_tokens", "input_tokens": count})
+
+    async def _about_history(self, request: Request) -> Create:
+        """A create that becomes no run. Raises RequestError."""
         given = await read_object(request, self._engine.settings.limits)
         raw = {key: value for key, value in given.items() if value is not None}
         create = parse_create(raw)
         token = request.headers.get(_UPSTREAM_TOKEN) or create.antiphon.upstream_authorization
-        command = Create(request=create, raw=raw, origin="http", caller_token=token)
-        return Json(await self._engine.compaction.compact(command, principal_of(request)))
+        return Create(request=create, raw=raw, origin="http", caller_token=token)
 
     async def retrieve(self, request: Request) -> Response:
+        check_include(request)
         response_id = request.path_params["response_id"]
         if request.query_params.get("stream", "").lower() not in ("true", "1"):
             return await self._object(response_id, principal_of(request))
@@ -122,16 +134,12 @@ class ResponsesApi:
         return Json({"id": response_id, "object": "response", "deleted": True})
 
     async def input_items(self, request: Request) -> Response:
+        check_include(request)
         response_id = request.path_params["response_id"]
         stored = await self._engine.directory.stored(response_id, principal_of(request))
-        query = request.query_params
-        limit, order = query.get("limit", "20"), query.get("order", "desc")
-        if not limit.isascii() or not limit.isdigit() or len(limit) > 3 or not 1 <= int(limit) <= 100:
-            raise RequestError("limit is a number from 1 to 100.", param="limit")
-        if order not in ("asc", "desc"):
-            raise RequestError("order is asc or desc.", param="order")
+        limit, order = limit_of(request), order_of(request)
         items = list_items(response_id, stored.input)
-        return Json(page(items, limit=int(limit), order=order, after=query.get("after")))
+        return Json(page(items, limit=limit, order=order, after=request.query_params.get("after")))
 
     async def _object(self, response_id: str, principal: Principal) -> Response:
         """The response object: of a live run as it stands, else as stored."""

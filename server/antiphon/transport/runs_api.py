@@ -49,7 +49,7 @@ class RunsApi:
         return Json({"object": "list", "data": rows, "epoch": view.log.epoch, "rev": view.log.head})
 
     async def feed(self, request: Request) -> Response:
-        tenant, scope = self._asked(request)
+        tenant, scope = self._asked(request, "mode")
         principal, mode, position = principal_of(request), _mode(request), _position(request)
         feeds, timeouts = self._engine.feeds, self._engine.settings.timeouts
         view = await feeds.view_from(tenant, position)
@@ -103,8 +103,14 @@ class RunsApi:
             entries = view.log.of_run(response_id)
         return entries
 
-    def _asked(self, request: Request) -> tuple[str, FeedScope]:
+    def _asked(self, request: Request, *more: str) -> tuple[str, FeedScope]:
+        """more: names that the query may have beside the filter and the tenant. Raises RequestError."""
         principal, query = principal_of(request), request.query_params
+        allowed = (*FILTER_FIELDS, "tenant", *more)
+        unknown = sorted(set(query) - set(allowed))
+        if unknown:
+            name = unknown[0][:80]
+            raise RequestError(f"There is no {name!r}; the query takes {', '.join(allowed)}.", param=name)
         wanted: Mapping[str, list[str]] = {name: query.getlist(name) for name in FILTER_FIELDS}
         return feed_tenant(principal, query.get("tenant")), FeedScope.of(principal, wanted)
 

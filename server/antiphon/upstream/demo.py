@@ -92,6 +92,10 @@ class DemoUpstream:
         """Its one name."""
         return [self.name]
 
+    async def input_tokens(self, call: ModelCall) -> int:
+        """Words, as its usage counts them. Raises UpstreamError."""
+        return Prompt.read(call.body).usage(0)["input_tokens"]
+
     async def aclose(self) -> None:
         """Nothing is held."""
 

@@ -68,6 +68,10 @@ class FallbackUpstream:
         """Names of the models the first upstream serves. Raises UpstreamError."""
         return await self._first.models()
 
+    async def input_tokens(self, call: ModelCall) -> int | None:
+        """As the model that was asked for counts; others count otherwise. Raises UpstreamError."""
+        return await self._first.input_tokens(call)
+
     async def aclose(self) -> None:
         """Nothing is held: the upstreams belong to the router."""
 

@@ -32,10 +32,9 @@ _TAIL_S = 5.0
 
 
 _OURS = f"accept-encoding: identity\r\nuser-agent: antiphon/{__version__}\r\n".encode("ascii")
-_LINES = {
-    b"POST": b"accept: text/event-stream\r\ncontent-type: application/json\r\n" + _OURS,
-    b"GET": b"accept: application/json\r\n" + _OURS,
-}
+_POSTED = b"content-type: application/json\r\n" + _OURS
+_STREAMED = b"accept: text/event-stream\r\n" + _POSTED
+_WHOLE = {b"POST": b"accept: application/json\r\n" + _POSTED, b"GET": b"accept: application/json\r\n" + _OURS}
 
 
 class Reader(Protocol):
@@ -102,6 +101,10 @@ class HttpUpstream(ABC):
     def stream(self, call: ModelCall) -> AsyncIterator[Sequence[bytes]]:
         """Run the call; see the port. Ends after the terminal event or where the upstream ends politely."""
 
+    @abstractmethod
+    async def input_tokens(self, call: ModelCall) -> int | None:
+        """How many tokens the call would be read as; see the port."""
+
     async def _exchange(self, call: ModelCall, body: bytes, reader: Reader) -> AsyncIterator[Sequence[bytes]]:
         """Send `body` and give what `reader` makes of the answer. Raises UpstreamError."""
         answer = await self._ask(b"POST", self._url, call.caller_token, body, call.trace)
@@ -132,10 +135,26 @@ class HttpUpstream(ABC):
 
     async def models(self) -> Sequence[str]:
         """Names from `GET {url}/models`. Raises UpstreamError."""
-        answer = await self._ask(b"GET", self._models_url, None)
+        listed = await self._json("a list of models", b"GET", self._models_url, None)
+        try:
+            return [entry["id"] for entry in listed["data"] if isinstance(entry["id"], str)]
+        except (KeyError, TypeError) as error:
+            raise self._unreadable("a list of models") from error
+
+    async def _json(
+        self,
+        what: str,
+        method: bytes,
+        url: str,
+        token: str | None,
+        body: bytes = b"",
+        trace: Mapping[str, str] | None = None,
+    ) -> Any:
+        """A whole answer that is JSON. what: it is, for people. Raises UpstreamError."""
+        answer = await self._ask(method, url, token, body, trace, _WHOLE[method])
         try:
             if not 200 <= answer.status < 300:
-                await self._refuse(answer, None)
+                await self._refuse(answer, token)
             chunks = _chunks(answer)
             raw = await self._whole(await anext(chunks, b""), chunks)
         except httpx2.TransportError as error:
@@ -143,11 +162,12 @@ class HttpUpstream(ABC):
         finally:
             await answer.aclose()
         try:
-            entries = orjson.loads(raw)["data"]
-            return [entry["id"] for entry in entries if isinstance(entry["id"], str)]
-        except (orjson.JSONDecodeError, KeyError, TypeError) as error:
-            sentence = f"Upstream {self.name!r} gave a list of models that cannot be read."
-            raise UpstreamError(sentence, http_status=answer.status) from error
+            return orjson.loads(raw)
+        except orjson.JSONDecodeError as error:
+            raise self._unreadable(what) from error
+
+    def _unreadable(self, what: str) -> UpstreamError:
+        return UpstreamError(f"Upstream {self.name!r} gave {what} that cannot be read.", http_status=200)
 
     async def aclose(self) -> None:
         """Close every connection, also those whose last bytes are awaited."""
@@ -165,9 +185,9 @@ class HttpUpstream(ABC):
         token: str | None,
         body: bytes = b"",
         trace: Mapping[str, str] | None = None,
+        lines: bytes = _STREAMED,
     ) -> Answer:
         # A full set of our own headers: nothing of the caller's request goes to the upstream.
-        lines = _LINES[method]
         credential = token or self._key
         if credential:
             lines += b"authorization: %b\r\n" % _authorization(self.name, credential)

@@ -79,6 +79,10 @@ class ResilientUpstream:
         """See the port. Neither repeated nor counted: who asks for a list asks again anyway."""
         return await self._upstream.models()
 
+    async def input_tokens(self, call: ModelCall) -> int | None:
+        """See the port. Neither repeated nor counted, as nothing waits for it."""
+        return await self._upstream.input_tokens(call)
+
     async def aclose(self) -> None:
         """Release connections."""
         await self._upstream.aclose()

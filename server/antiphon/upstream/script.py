@@ -52,6 +52,9 @@ class ScriptUpstream:
         """A name for each file that can be named, valid or not."""
         return await asyncio.to_thread(self._names)
 
+    async def input_tokens(self, call: ModelCall) -> None:
+        """What a call comes to is for the script to say, when it is played."""
+
     async def aclose(self) -> None:
         """Nothing is held."""
 

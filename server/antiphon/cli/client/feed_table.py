@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from datetime import UTC, datetime
 from typing import Any
 
+from rich.cells import cell_len
 from rich.console import Group, RenderableType
 from rich.table import Table
 from rich.text import Text
@@ -35,19 +37,37 @@ _COLUMNS = (
     *("run", "state", "agent", "model", "who", "age", "step", "event", "tool"),
     *("tokens", "cost", "clients", "waits for"),
 )
+_IMPORTANT_FIRST = (
+    "waits for",
+    "tool",
+    "age",
+    "who",
+    "tokens",
+    "model",
+    "agent",
+    "cost",
+    "event",
+    "clients",
+    "step",
+)
+"""Where a terminal is too narrow for all columns, those that fit whole, in this order. Run and state stay."""
+_GAP = 2
+_ID_CHARS = 12
+"""Of a run's id where the whole of it has no room: the end, which is random."""
 _RIGHT = frozenset({"age", "step", "event", "tokens", "cost", "clients"})
 
 
-def table(feed: FeedRows, now: float, *, rows: int) -> RenderableType:
-    """The whole screen. rows: how many lines there are."""
+def table(feed: FeedRows, now: float, *, rows: int, columns: int) -> RenderableType:
+    """The whole screen. rows, columns: its size in lines and cells."""
     shown = sorted(feed.rows.values(), key=lambda run: (run["state"] in ENDED, -run["created_at"]))
     room = max(rows - _AROUND_ROWS, 1)
-    drawn = Table(expand=True, box=None, pad_edge=False, header_style="bold")
-    for column in _COLUMNS:
+    cells = [dict(zip(_COLUMNS, _cells(run, feed.progress, now), strict=True)) for run in shown[:room]]
+    kept = _fitting(cells, columns)
+    drawn = Table(expand=True, box=None, pad_edge=False, padding=(0, _GAP, 0, 0), header_style="bold")
+    for column in kept:
         drawn.add_column(column, justify="right" if column in _RIGHT else "left", no_wrap=True)
-    for run in shown[:room]:
-        style = _STYLES.get(run["state"], "")
-        drawn.add_row(*(Text(cell) for cell in _cells(run, feed.progress, now)), style=style)
+    for run, row in zip(shown, cells, strict=False):
+        drawn.add_row(*(Text(row[column]) for column in kept), style=_STYLES.get(run["state"], ""))
     left = len(shown) - room
     more = [Text(f"and {left} more", "dim")] if left > 0 else []
     remark = [Text(one_line(feed.why), "yellow")] if feed.why else []
@@ -97,11 +117,29 @@ def _head(feed: FeedRows) -> Text:
     return Text.assemble("antiphon  ", _STATUS[feed.status], (position, "dim"))
 
 
+def _fitting(rows: list[dict[str, str]], columns: int) -> list[str]:
+    """The columns that are shown whole in so many cells. Where not all are, ids are shortened in `rows`."""
+    if _width(rows, _COLUMNS) <= columns:
+        return list(_COLUMNS)
+    for row in rows:
+        row["run"] = row["run"][-_ID_CHARS:]
+    kept = {"run", "state"}
+    for column in _IMPORTANT_FIRST:
+        if _width(rows, {*kept, column}) <= columns:
+            kept.add(column)
+    return [column for column in _COLUMNS if column in kept]
+
+
+def _width(rows: list[dict[str, str]], kept: Collection[str]) -> int:
+    widest = (max([len(column), *(cell_len(row[column]) for row in rows)]) for column in kept)
+    return sum(widest) + _GAP * (len(kept) - 1)
+
+
 def _cells(run: Frame, progress: dict[str, Frame], now: float) -> list[str]:
     cost, clients = run.get("cost"), run.get("participants") or []
     ended = run["updated_at"] if run["state"] in ENDED else now
     cells = [
-        str(run["response_id"])[-12:],
+        str(run["response_id"]),
         run["state"] + (" (stalled)" if run.get("stalled") else ""),
         run.get("agent") or "-",
         run["model"],

@@ -31,6 +31,10 @@ _ECHOED: dict[str, Any] = {
 """Fields echoed as asked, with what is said when they were not asked for."""
 
 
+_ECHOED_IF_ASKED = ("access_programs", "image", "prompt", "prompt_cache_options", "prompt_cache_retention")
+"""Fields that responses need not have."""
+
+
 class ResponseObject:
     """The response of one run. Encoding costs the output and a few fields; the echo is made once."""
 
@@ -42,12 +46,13 @@ class ResponseObject:
         echoed = {
             key: request[key] if request.get(key) is not None else default for key, default in _ECHOED.items()
         }
+        echoed |= {key: request[key] for key in _ECHOED_IF_ASKED if request.get(key) is not None}
         reasoning = request.get("reasoning")
         echoed["model"] = request["model"]
         echoed["tools"] = visible_tools(request.get("tools"))
         echoed["metadata"] = request.get("metadata") or {}
         echoed["background"] = bool(request.get("background"))
-        echoed["conversation"] = None
+        echoed["conversation"] = _conversation(request.get("conversation"))
         echoed["reasoning"] = {
             "effort": None,
             "summary": None,
@@ -72,6 +77,12 @@ class ResponseObject:
             "output": orjson.Fragment(output),
         }
         return orjson.dumps(moving)[:-1] + b"," + self._echo
+
+
+def _conversation(given: Any) -> dict[str, Any] | None:
+    """Of the two forms of the request, the one that responses have."""
+    named = given.get("id") if isinstance(given, dict) else given
+    return {"id": named} if named is not None else None
 
 
 def _text(given: Any) -> dict[str, Any]:

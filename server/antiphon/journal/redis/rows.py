@@ -12,7 +12,7 @@ import structlog
 from antiphon.errors import StorageError
 from antiphon.journal.redis.live import Live
 from antiphon.store import records
-from antiphon.store.records import IdempotencyRecord, KeyTaken, NewResponse, RowTaken
+from antiphon.store.records import IdempotencyRecord, NewResponse, Refused
 from antiphon.store.writing import Writer
 
 log = structlog.get_logger(__name__)
@@ -44,13 +44,14 @@ class RowKeeper:
         self._refused_at = -math.inf if taken else asyncio.get_running_loop().time()
 
     def begin(self, live: Live, row: NewResponse, key: IdempotencyRecord | None) -> None:
-        """Write a row. One that decides whose key it is comes first: a loser must leave nothing in the log."""
-        live.gated, live.awaits_row = key is not None, True
+        """Write a row. One that decides whose key or conversation it is comes first: a loser must leave nothing in
+        the log."""
+        live.gated, live.awaits_row = key is not None or row.writes is not None, True
         live.row = asyncio.get_running_loop().create_task(self._write(live, row, key), name=f"row {live.run_id}")
         live.row.add_done_callback(lambda task: _done(live, task))
 
     async def _write(self, live: Live, row: NewResponse, key: IdempotencyRecord | None) -> None:
-        """Raises KeyTaken or RowTaken, which do not pass."""
+        """Raises Refused, which does not pass."""
         attempt = 0
         while not live.over:
             try:
@@ -62,7 +63,7 @@ class RowKeeper:
                 live.gated = live.awaits_row = False
                 self._written(live)
                 return
-            except (KeyTaken, RowTaken):
+            except Refused:
                 raise
             except StorageError as error:
                 self.tried(taken=False)

@@ -44,10 +44,11 @@ def charge(
     if charged is None:
         return
     usage, estimated, result = charged
-    loop.spent = loop.spent.plus(usage, result.cost_nano)
+    loop.spent = loop.spent.plus(usage, result.cost_nano, estimated)
     data = {"step": step, **_usage_data(usage), "cost": result.cost, "estimated": estimated}
     spent = loop.spent
-    parts.registry.note(run.state, event="run.usage", data=data, usage=spent.usage, cost=spent.cost)
+    sums = {"usage": spent.usage, "usage_estimated": spent.estimated, "cost": spent.cost}
+    parts.registry.note(run.state, event="run.usage", data=data, **sums)
 
 
 def charge_call(

@@ -11,6 +11,7 @@ import orjson
 import structlog
 
 from antiphon.core.assembly.outcome import Outcome, failed
+from antiphon.core.conversation_requests import left_in_conversation
 from antiphon.core.history import OpenCall, Turn, finished_output
 from antiphon.core.run_state import State
 from antiphon.errors import StorageError
@@ -19,6 +20,7 @@ from antiphon.ops.registry import RunRegistry
 from antiphon.ports import Clock
 from antiphon.runs.run import Run
 from antiphon.settings import Settings
+from antiphon.store.named_conversations import Appended
 from antiphon.store.records import Ending, Verdict
 
 log = structlog.get_logger(__name__)
@@ -116,6 +118,7 @@ class RunEnder:
 
     def _end_quietly(self, run: Run, outcome: Outcome) -> None:
         """A warm-up is in no feed, but who attaches to it is told the truth."""
+        run.state.participants = []
         run.state.usage = _usage(run, outcome)
         run.state.head = run.log.head
         run.state.terminal = outcome.summary
@@ -138,6 +141,7 @@ class RunEnder:
             head=run.log.head,
             open_calls=open_calls,
             current_tool=None,
+            participants=[],
             terminal=_terminal(outcome, successor),
             expires_at=self._expires_at(run),
         )
@@ -164,6 +168,7 @@ class RunEnder:
             "updated_at": now,
             "open_calls": [call.call_id for call in open_calls],
             "current_tool": None,
+            "participants": [],
             "terminal": _terminal(outcome, successor),
         }
         return Ending(
@@ -181,6 +186,7 @@ class RunEnder:
             compacted_context=run.loop.compacted,
             item_ids=[(item.id, item.upstream_id) for item in run.assembler.items],
             following=run.following,
+            appended=_appended(run, outcome, open_calls),
         )
 
     def _again(self, run: Run, outcome: Outcome, number: int) -> bytes:
@@ -208,6 +214,15 @@ class RunEnder:
                 return None
             await asyncio.sleep(wait_s)
             attempt += 1
+
+
+def _appended(run: Run, outcome: Outcome, open_calls: Sequence[OpenCall]) -> Appended | None:
+    """What the run leaves in the conversation it was created for. One that failed leaves nothing in it."""
+    conversation_id = run.request.conversation_id
+    if conversation_id is None or outcome.status == "failed":
+        return None
+    output = orjson.loads(run.assembler.snapshot(outcome))["output"]
+    return Appended(conversation_id, left_in_conversation(output, [call.call_id for call in open_calls]))
 
 
 def _usage(run: Run, outcome: Outcome) -> dict[str, Any] | None:

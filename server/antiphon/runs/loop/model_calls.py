@@ -7,6 +7,7 @@ from typing import Any
 from antiphon.core.instructions import put_before
 from antiphon.core.model_body import model_body
 from antiphon.core.rounds import next_tool_choice
+from antiphon.core.tool_registry import ToolRegistry
 from antiphon.ports import ModelCall
 from antiphon.runs.loop.parts import LoopParts
 from antiphon.runs.loop.repetition import against_loop
@@ -42,12 +43,17 @@ def model_call(parts: LoopParts, run: Run, history: list[bytes]) -> ModelCall:
 
 def _asked(run: Run) -> dict[str, Any]:
     """The create, with the tools as the model knows them."""
-    raw, registry = run.asked, run.loop.registry
+    raw = with_tools(run.asked, run.loop.registry)
+    if run.loop.round > 1 and raw.get("tool_choice") is not None:
+        raw = {**raw, "tool_choice": next_tool_choice(raw["tool_choice"])}
+    return raw
+
+
+def with_tools(raw: dict[str, Any], registry: ToolRegistry) -> dict[str, Any]:
+    """A create, without its input, with the tools as the model knows them."""
     if registry.server or len(registry.for_model) != len(raw.get("tools") or ()):
         tools = registry.for_model
         if not tools:  # none is left, and upstreams refuse a choice among none
             return {key: value for key, value in raw.items() if key not in ("tools", "tool_choice")}
-        raw = {**raw, "tools": tools, "tool_choice": registry.choice_for_model(raw.get("tool_choice"))}
-    if run.loop.round > 1 and raw.get("tool_choice") is not None:
-        raw = {**raw, "tool_choice": next_tool_choice(raw["tool_choice"])}
+        return {**raw, "tools": tools, "tool_choice": registry.choice_for_model(raw.get("tool_choice"))}
     return raw

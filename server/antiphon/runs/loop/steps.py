@@ -48,20 +48,28 @@ async def open_tools(parts: LoopParts, run: Run) -> None:
         tenant = run.principal.tenant
         loop.opened = await parts.toolbox.open(declared.server, tenant, declared.unasked, declared.scope)
         lists = loop.opened.lists
-    offered = []
     for listing in lists:
-        for tool in listing.tools:
-            spec = tool.spec
-            loop.executors[spec.server_label, spec.name] = tool
-            shown = ServerTool(spec.name, spec.server_label, spec.item_type, spec.needs_approval)
-            offered.append(Offered(shown, spec.description, spec.parameters))
-    loop.registry = ToolRegistry(loop.declared, offered)
+        loop.executors |= {(tool.spec.server_label, tool.spec.name): tool for tool in listing.tools}
+    loop.registry = ToolRegistry(loop.declared, offered(lists))
     run.assembler.server_tools = loop.registry.server
     if not run.assembler.items:
         for listing in lists:
             if listing.listed:
                 _show_list(run, listing)
         append(parts, run, run.assembler.take())
+
+
+def offered(lists: Sequence[ToolList]) -> list[Offered]:
+    """The server's tools as a model gets to know them."""
+    specs = [tool.spec for listing in lists for tool in listing.tools]
+    return [
+        Offered(
+            ServerTool(spec.name, spec.server_label, spec.item_type, spec.needs_approval),
+            spec.description,
+            spec.parameters,
+        )
+        for spec in specs
+    ]
 
 
 def _show_list(run: Run, listing: ToolList) -> None:

@@ -148,7 +148,7 @@ class Recovery:
         ended.pending_calls, ended.current_tool = [], None
         spent = await spent_of(self._usage, run.id)
         if spent.calls:
-            ended.usage, ended.cost = spent.usage, spent.cost
+            ended.usage, ended.usage_estimated, ended.cost = spent.usage, spent.estimated, spent.cost
         ended.to("failed", now)
         run_log = self._journal.open(
             run.id,

@@ -21,5 +21,5 @@ async def spent_of(usage: UsageReader, run_id: str) -> Spent:
             }
         )
         assert counted is not None
-        spent = spent.plus(counted, call.cost_nano)
+        spent = spent.plus(counted, call.cost_nano, call.estimated)
     return spent

@@ -179,6 +179,21 @@ class Assigner:
         return declared
 
 
+_OF_RESPONSES = ("prompt", "image", "access_programs", "prompt_cache_options")
+
+
+def check_native(create: Create, assignment: Assignment) -> None:
+    """Refuse what only an upstream that speaks Responses could act on. Raises RequestError."""
+    settings = assignment.model.settings
+    if settings is not None and settings.api == "responses":
+        return
+    for param in _OF_RESPONSES:
+        if create.raw.get(param) is not None:
+            raise RequestError(
+                f"The server of this model knows no {param}.", code="unsupported_parameter", param=param
+            )
+
+
 def check_chat(create: Create, mapped: Sequence[dict[str, Any]], assignment: Assignment) -> None:
     """Refuse what a model server that speaks Chat Completions could never take. Raises RequestError."""
     settings, declared = assignment.model.settings, assignment.declared

@@ -41,6 +41,9 @@ class GivenAnswer:
         """None: nobody can name it."""
         return []
 
+    async def input_tokens(self, call: ModelCall) -> None:
+        """No model reads anything."""
+
     async def aclose(self) -> None:
         """Nothing is held."""
 

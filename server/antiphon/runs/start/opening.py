@@ -14,7 +14,7 @@ from antiphon.core.run_state import RunState
 from antiphon.journal.contract import Journal
 from antiphon.ports import Clock, Ids
 from antiphon.runs.run import Create, Loop, Run
-from antiphon.runs.start.pipeline import Prepared
+from antiphon.runs.start.pipeline import Prepared, conversation_of
 from antiphon.settings import Settings
 from antiphon.store.records import IdempotencyRecord, NewResponse
 
@@ -38,7 +38,7 @@ class RunOpener:
         epochs = Epochs.starting(self._ids.token())
         state = RunState(
             response_id=response_id,
-            conversation_id=parent.conversation_id if parent else self._ids.mint("conv"),
+            conversation_id=conversation_of(prepared.conversation, parent) or self._ids.mint("conv"),
             tenant=principal.tenant,
             principal=principal.id,
             model=prepared.model.name,
@@ -98,7 +98,7 @@ class RunOpener:
         self, run: Run, prepared: Prepared, key: IdempotencyRecord | None, *, follows: bool = False
     ) -> None:
         """Have the row of a stored run written, together with its first events. follows: it was announced."""
-        parent = prepared.parent
+        parent, named = prepared.parent, prepared.conversation
         context: bytes | None = run.input if run.input != prepared.client_input else None
         if parent is not None and not parent.stored:
             # The parent will be gone: this row has to stand alone.
@@ -121,6 +121,7 @@ class RunOpener:
             item_ids=prepared.item_ids,
             request=prepared.kept if run.resumable else None,
             follows=follows,
+            writes=(named.id, named.revision) if named is not None else None,
         )
         self._journal.begin(run.log, row, key)
 

@@ -27,9 +27,10 @@ from antiphon.governance.middleware import Middlewares
 from antiphon.governance.skills import Skills
 from antiphon.hooks import Reply, RunRequest, SkillDispatch
 from antiphon.runs.run import Create, Model
-from antiphon.runs.start.assigning import Assigner, Assignment, check_chat
+from antiphon.runs.start.assigning import Assigner, Assignment, check_chat, check_native
 from antiphon.runs.start.given_answer import given_model
 from antiphon.runs.start.reading import CreateReader, ReadCreate
+from antiphon.store.named_conversations import NamedConversation
 
 Ask = Callable[[Principal, Mapping[str, Any]], Awaitable[Any]]
 """Starts a run of a create for a principal and gives its result."""
@@ -42,7 +43,7 @@ class Prepared:
     create, asked, agent, model, declared: see `Assignment`. input: its new items as the upstream gets them.
     client_input: as the client sent them, or a middleware in its place. item_ids: those that were given. kept: the
     rest of the create, as it can be written down; None if nobody could go on with the run after this process.
-    approvals, ends_in_calls: see `ReadCreate`.
+    approvals, ends_in_calls, conversation: see `ReadCreate`.
     """
 
     create: Create
@@ -58,6 +59,7 @@ class Prepared:
     approvals: list[Approval]
     passage: Passage
     ends_in_calls: bool = False
+    conversation: NamedConversation | None = None
 
 
 class Pipeline:
@@ -110,7 +112,8 @@ class Pipeline:
             return create, read
         raw = {**create.raw, "input": passage.request.input}
         create = replace(create, request=parse_create(raw), raw=raw)
-        return create, await self._reader.items(create, principal, read.parent, create.request.items())
+        again = await self._reader.items(create, principal, read.parent, create.request.items())
+        return create, replace(again, conversation=read.conversation)
 
     async def _assign(
         self,
@@ -133,6 +136,7 @@ class Pipeline:
         if skill is not None:
             return await self._assign_skill(skill, create, principal, read)
         assignment = await self._assigner.assign(create, principal, read.items, agent, override)
+        check_native(create, assignment)
         check_chat(create, read.mapped, assignment)
         self._context.choose(create.request.antiphon.context, assignment.agent.context)
         return assignment
@@ -160,7 +164,7 @@ def _request(
         run_id=run_id,
         principal=principal,
         origin=create.origin,
-        conversation=read.parent.conversation_id if read.parent is not None else None,
+        conversation=conversation_of(read.conversation, read.parent),
         previous_response_id=create.request.previous_response_id,
         agent=agent,
         model=model,
@@ -183,7 +187,15 @@ def _prepared(assignment: Assignment, principal: Principal, read: ReadCreate, pa
         approvals=read.approvals,
         passage=passage,
         ends_in_calls=read.ends_in_calls,
+        conversation=read.conversation,
     )
+
+
+def conversation_of(named: NamedConversation | None, parent: Turn | None) -> str | None:
+    """The conversation a turn belongs to, None for one that begins a new one."""
+    if named is not None:
+        return named.id
+    return parent.conversation_id if parent is not None else None
 
 
 def _kept(assignment: Assignment, principal: Principal, *, approved: bool) -> bytes | None:

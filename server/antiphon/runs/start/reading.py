@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from antiphon.core.connection_memory import ConnectionMemory
 from antiphon.core.context import Owned, given_ids
+from antiphon.core.conversation_requests import calls_without_output
 from antiphon.core.history import (
     Approval,
+    OpenCall,
     Turn,
     approvals,
     check_continuable,
@@ -25,8 +27,12 @@ from antiphon.errors import RequestError
 from antiphon.ports import Toolbox
 from antiphon.runs.compaction.compactor import check_compactable
 from antiphon.runs.directory import RunDirectory
+from antiphon.runs.named_conversations import NamedConversations, Opened
 from antiphon.runs.run import Create
 from antiphon.runs.start.inputs import InputReader
+from antiphon.store.named_conversations import NamedConversation
+
+_APPROVALS = ("mcp_approval_request", "mcp_approval_response")
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,7 +40,7 @@ class ReadCreate:
     """A create that was read. items: its new ones as the client sent them, mapped: as the upstream gets them.
 
     input, client_input: the same, encoded. approvals: answers to calls that were asked to be approved; the input
-    then stands behind them, unless it ends in these calls.
+    then stands behind them, unless it ends in these calls. conversation: of the client, which it appends to.
     """
 
     parent: Turn | None
@@ -45,15 +51,23 @@ class ReadCreate:
     item_ids: Sequence[str]
     approvals: list[Approval]
     ends_in_calls: bool
+    conversation: NamedConversation | None = None
 
 
 class CreateReader:
     """Reads creates in the light of what is there. Nothing of it leaves a trace."""
 
     def __init__(
-        self, directory: RunDirectory, inputs: InputReader, toolbox: Toolbox, *, refuses_private_urls: bool
+        self,
+        directory: RunDirectory,
+        conversations: NamedConversations,
+        inputs: InputReader,
+        toolbox: Toolbox,
+        *,
+        refuses_private_urls: bool,
     ) -> None:
         self._directory = directory
+        self._conversations = conversations
         self._inputs = inputs
         self._toolbox = toolbox
         self._refuses_private_urls = refuses_private_urls
@@ -66,10 +80,16 @@ class CreateReader:
         steered: Sequence[dict[str, Any]] = (),
     ) -> ReadCreate:
         """steered: what was said to the parent while it ran; it comes before the input. Raises AntiphonError."""
-        parent = await self._parent(create.request.previous_response_id, principal, memory)
+        request, conversation = create.request, None
+        if request.conversation_id is not None:
+            opened = await self._conversations.opened(request.conversation_id, principal)
+            conversation, parent = opened.conversation, opened.turn or await self._told_by_items(opened, principal)
+        else:
+            parent = await self._parent(request.previous_response_id, principal, memory)
         if parent is not None:
             check_continuable(parent)
-        return await self.items(create, principal, parent, [*steered, *create.request.items()])
+        read = await self.items(create, principal, parent, [*steered, *request.items()])
+        return replace(read, conversation=conversation)
 
     async def items(
         self, create: Create, principal: Principal, parent: Turn | None, items: list[dict[str, Any]]
@@ -100,6 +120,36 @@ class CreateReader:
             item_ids=given_ids(items),
             approvals=said,
             ends_in_calls=bool(calls),
+        )
+
+    async def _told_by_items(self, opened: Opened, principal: Principal) -> Turn | None:
+        """A conversation without a response whose chain says all of it.
+
+        Calls that were to be approved are left out: what was shown to whoever approves is no longer at hand.
+        """
+        items = [item for item in opened.items if item["type"] not in _APPROVALS]
+        if not items:
+            return None
+        owned = Owned(mcp=True, web_search=self._toolbox.owns_web_search())
+        mapped = await self._inputs.read(items, None, principal, owned)
+        compacted = any(item["type"] == "compaction" for item in items)
+        calls = calls_without_output(mapped, compacted=compacted)
+        conversation = opened.conversation
+        return Turn(
+            response_id=conversation.id,
+            tenant=conversation.tenant,
+            creator=conversation.creator,
+            visibility="tenant",
+            conversation_id=conversation.id,
+            stored=False,  # as a response: what continues it has to stand alone
+            status="completed",
+            parent=None,
+            input=encode_items(mapped),
+            output=b"",
+            open_calls=tuple(
+                OpenCall(call["call_id"], None, str(call.get("name", call["type"])), call["type"])
+                for call in calls
+            ),
         )
 
     async def _asked(self, items: list[dict[str, Any]], principal: Principal) -> dict[str, dict[str, Any]]:

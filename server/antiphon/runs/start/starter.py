@@ -18,13 +18,14 @@ from antiphon.journal.contract import Journal, RunLost
 from antiphon.ops.registry import RunRegistry
 from antiphon.ports import Bus
 from antiphon.runs.directory import RunDirectory
+from antiphon.runs.named_conversations import NamedConversations, locked
 from antiphon.runs.run import Create, Run
 from antiphon.runs.start.idempotency import IdempotencyKeys, KeyUse
 from antiphon.runs.start.opening import RunOpener
 from antiphon.runs.start.pipeline import Pipeline, Prepared
 from antiphon.runs.steering.pending import PendingSteers
 from antiphon.runs.supervisor import Supervisor
-from antiphon.store.records import IdempotencyRecord
+from antiphon.store.records import ConversationTaken, IdempotencyRecord
 
 log = structlog.get_logger(__name__)
 
@@ -45,6 +46,7 @@ class RunStarter:
         supervisor: Supervisor,
         keys: IdempotencyKeys,
         pending_steers: PendingSteers,
+        conversations: NamedConversations,
     ) -> None:
         self._admission = admission
         self._pipeline = pipeline
@@ -56,6 +58,7 @@ class RunStarter:
         self._supervisor = supervisor
         self._keys = keys
         self._pending_steers = pending_steers
+        self._conversations = conversations
         self._settling: set[asyncio.Future[None]] = set()
         self.draining = False
         self.on_refused: Callable[[str], None] = lambda code: None
@@ -81,8 +84,9 @@ class RunStarter:
         try:
             reservation = await self.admit(run_id, create, principal)
             try:
-                prepared = await self._pipeline.prepare(run_id, create, principal, memory, steered, skill)
-                run = await self._open(run_id, principal, prepared, reservation, key, follows=follows)
+                with self._conversations.beginning(create.request.conversation_id, principal):
+                    prepared = await self._pipeline.prepare(run_id, create, principal, memory, steered, skill)
+                    run = await self._open(run_id, principal, prepared, reservation, key, follows=follows)
             except BaseException:
                 reservation.release()
                 raise
@@ -105,13 +109,13 @@ class RunStarter:
         return run
 
     async def prepare_only(
-        self, run_id: str, create: Create, principal: Principal
+        self, run_id: str, create: Create, principal: Principal, *, calls_model: bool = True
     ) -> tuple[Reservation, Prepared]:
         """What a run would start with, for work on its history that is no run; and what that holds until it ended.
 
-        Raises AntiphonError; then nothing is held.
+        calls_model: whether it costs a request of the tenant. Raises AntiphonError; then nothing is held.
         """
-        reservation = await self.admit(run_id, create, principal)
+        reservation = await self.admit(run_id, create, principal, calls_model=calls_model)
         try:
             prepared = await self._pipeline.prepare(run_id, create, principal, None)
         except BaseException:
@@ -120,7 +124,9 @@ class RunStarter:
         reservation.commit()
         return reservation, prepared
 
-    async def admit(self, run_id: str, create: Create, principal: Principal) -> Reservation:
+    async def admit(
+        self, run_id: str, create: Create, principal: Principal, *, calls_model: bool = True
+    ) -> Reservation:
         """Whether the create may become a run at all; gives what it holds from now on. Raises AntiphonError."""
         self._check_door()
         if create.request.stored and not self._bus.alone and not self._journal.healthy:
@@ -129,7 +135,10 @@ class RunStarter:
             )
         agent, _ = named(create.request.model, create.request.antiphon.agent)
         return await self._admission.reserve(
-            principal, run_id, agent=agent or DEFAULT, warm_up=create.request.is_warm_up
+            principal,
+            run_id,
+            agent=agent or DEFAULT,
+            warm_up=create.request.is_warm_up or not calls_model,
         )
 
     async def _open(
@@ -156,7 +165,8 @@ class RunStarter:
         reservation.commit()
         run.reservation = reservation
         _receipt(run)
-        durable = run.stored and (key is not None or run.create.origin == "background")
+        decides = key is not None or prepared.conversation is not None
+        durable = run.stored and (decides or run.create.origin == "background")
         if durable or run.request.is_warm_up:
             await self._carry_through(run, durable=durable)
         self._launch(run)
@@ -198,16 +208,24 @@ class RunStarter:
             if run.passage is not None:
                 run.passage.abandon()
             raise BusError("Another node took the run over as it began; look for it by its id.") from error
+        except ConversationTaken as error:
+            refused = locked(run.state.conversation_id)
+            self._withdraw(run, refused)
+            raise refused from error
         except StorageError as error:
-            self._journal.close(run.log)
-            self._directory.forget(run.id)
-            if run.create.idempotency_key is not None:
-                self._keys.discard(run.principal, run.create.idempotency_key)
-            if run.reservation is not None:
-                run.reservation.ended()
-            if run.passage is not None:
-                run.passage.refuse(error)
+            self._withdraw(run, error)
             raise
+
+    def _withdraw(self, run: Run, error: AntiphonError) -> None:
+        """Nothing was written of it, and nothing stays."""
+        self._journal.close(run.log)
+        self._directory.forget(run.id)
+        if run.create.idempotency_key is not None:
+            self._keys.discard(run.principal, run.create.idempotency_key)
+        if run.reservation is not None:
+            run.reservation.ended()
+        if run.passage is not None:
+            run.passage.refuse(error)
 
     def _check_door(self) -> None:
         if self.draining:

@@ -148,6 +148,11 @@ class Steering:
                 "The client that started this run would not expect a successor; only it may steer.",
                 code="steering_not_supported",
             )
+        if run.request.conversation_id is not None:
+            raise RequestError(
+                "A turn of a conversation has no successor; say this in the next one.",
+                code="steering_not_supported",
+            )
         if run.phase != "streaming" or (run.stop is not None and run.stop is not STEERED):
             raise RequestError("The response is ending.", code="response_not_active")
 

@@ -45,6 +45,9 @@ class ChatUpstream(HttpUpstream):
             raise UpstreamError(error.message, code=error.code, status=error.status, param=error.param) from error
         return self._exchange(call, sent, ChatReader(self._max_event_bytes, tools))
 
+    async def input_tokens(self, call: ModelCall) -> None:
+        """Chat Completions has no way to ask."""
+
 
 class ChatReader:
     """Implements `Reader` for Chat Completions. max_event_bytes: largest event. tools: of the request."""

@@ -2,7 +2,9 @@
  * What a person says to calls that wait (PROTOCOL 7.4). Whoever is first counts, in any tab or program; the others
  * are told who it was.
  */
+import { resultText } from './items.js';
 import { answeredBy, whoIs, workingOn } from './people.js';
+import { resultsByCall } from './turns.js';
 
 /**
  * @typedef {import('./types.js').Turn} Turn
@@ -13,9 +15,15 @@ import { answeredBy, whoIs, workingOn } from './people.js';
 
 /** Refusals that say that the call needs no answer any more. */
 const TOO_LATE = new Set(['response_already_completed', 'unknown_call', 'response_not_found']);
+const EARLIER = 'An earlier answer from this tab counts.';
+/** The call was read from the history, and its run is not followed here. */
+const NOT_YET = 'This page does not follow the answer yet. Try again in a moment.';
 
 export class Answers {
-  /** Calls that this tab has answered, and whether the server has said something to it. @type {Map<string, boolean>} */
+  /**
+   * Calls that this tab has answered: whether the server has taken it, and what shows that it counted.
+   * @type {Map<string, {isTaken: boolean, result: string}>}
+   */
   #given = new Map();
   /** Why an answer of this tab did not count, by call. @type {Map<string, string>} */ #late = new Map();
 
@@ -36,10 +44,15 @@ export class Answers {
   view(turn, callId) {
     const me = this.owner.me();
     const call = turn.pending.find((one) => one.call_id === callId);
+    const given = this.#given.get(callId);
+    const counted = given?.isTaken ? resultsByCall([turn]).get(callId) : undefined;
+    // For the server a repeat of the same tab, of its copy or of what it was before a reload (PROTOCOL 7.4.6).
+    const isOther = counted !== undefined && counted !== given?.result;
     const resolved = turn.resolved.find((one) => one.call_id === callId);
     return {
-      isGiven: this.#given.get(callId) === false,
-      late: this.#late.get(callId) ?? '',
+      isGiven: given !== undefined,
+      isTaken: given?.isTaken ?? false,
+      late: this.#late.get(callId) ?? (isOther ? EARLIER : ''),
       by: resolved ? answeredBy(resolved, me) : '',
       working: call ? workingOn(turn, call, me, this.owner.connection()) : '',
     };
@@ -50,13 +63,16 @@ export class Answers {
    * @param {Turn} turn @param {Run | null} run @param {Answer} answer
    */
   async give(turn, run, { callId, output }) {
-    if (this.#given.has(callId) || !run) return;
-    this.#given.set(callId, false);
+    if (this.#given.has(callId)) return;
     this.#late.delete(callId);
+    const given = { isTaken: false, result: resultText(output) };
+    if (run) this.#given.set(callId, given);
+    else this.#late.set(callId, NOT_YET);
     this.owner.onChange(turn);
+    if (!run) return;
     try {
       await run.respond(callId, output);
-      this.#given.set(callId, true);
+      given.isTaken = true;
     } catch (error) {
       this.#refused(callId, /** @type {any} */ (error));
     }
@@ -66,8 +82,7 @@ export class Answers {
   /** @param {string} callId @param {any} error */
   #refused(callId, error) {
     const { code } = error;
-    if (code === 'already_resolved') this.#given.set(callId, true);
-    else this.#given.delete(callId);
+    if (code !== 'already_resolved') this.#given.delete(callId);
     if (code === 'already_resolved') this.#late.set(callId, faster(error.winner, this.owner.me()));
     else if (code === 'claim_held')
       this.#late.set(callId, `${whoIs(error.holder, this.owner.me())} is at it just now.`);

@@ -15,6 +15,8 @@ export class Entry {
   /** @type {import('../shared/status_line.js').Barred} */ barred = null;
   /** The sentence for a person who is barred. */
   why = '';
+  /** The server speaks another version than this page, which was loaded from another one. */
+  isOutdated = false;
 
   /**
    * @param {import('../../vendor/antiphon.js').Antiphon} client
@@ -29,6 +31,7 @@ export class Entry {
     this.owner = owner;
     client.on('error', (error) => {
       if (IDENTITY.has(error.code)) this.lock();
+      else if (error.code === 'unsupported_version') this.#outdate(error.message);
       else this.#bar('refused', error.message);
     });
   }
@@ -52,6 +55,7 @@ export class Entry {
     this.client.close();
     this.barred = null;
     this.why = '';
+    this.isOutdated = false;
   }
 
   /** The server wants a key, or another one. */
@@ -61,6 +65,12 @@ export class Entry {
     this.me.id = null;
     this.#bar('locked', LOCKED);
     this.owner.onLocked();
+  }
+
+  /** @param {string} message of the server */
+  #outdate(message) {
+    this.isOutdated = true;
+    this.#bar('refused', `${message} This page is of another one: reload it. What was said is kept by the server.`);
   }
 
   /** @param {'locked' | 'refused'} kind @param {string} why */

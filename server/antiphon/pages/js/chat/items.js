@@ -21,6 +21,12 @@ export function isClientCall(item) {
   return item.type === 'function_call' || item.type === 'custom_tool_call';
 }
 
+/** The answer to a call as it is shown; a boolean allows or denies. @param {unknown} output */
+export function resultText(output) {
+  if (typeof output === 'boolean') return output ? 'Allowed' : 'Not allowed';
+  return outputText(output);
+}
+
 /** @param {unknown} output */
 export function outputText(output) {
   if (output === undefined || output === null) return '';

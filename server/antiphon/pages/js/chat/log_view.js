@@ -14,12 +14,14 @@ export class LogView {
   /** @type {Map<string, TurnView>} */ #views = new Map();
   #follows = true;
   #top = 0;
+  /** The turn that begins the branch that was chosen a moment ago. */
+  #chosen = '';
 
   /**
    * @param {{
    *   scroller: HTMLElement, turns: HTMLElement, empty: HTMLElement, latest: HTMLElement, older: HTMLElement,
    * }} parts
-   * @param {Actions & {author: (turn: Turn) => string}} actions
+   * @param {Actions} actions
    */
   constructor(parts, actions) {
     this.parts = parts;
@@ -34,9 +36,12 @@ export class LogView {
 
   /**
    * @param {Turn[]} turns
-   * @param {{isEmpty: boolean, hasMore: boolean}} state `isEmpty`: nothing was said yet, surely
+   * @param {{
+   *   isEmpty: boolean, hasMore: boolean, author: (turn: Turn) => string,
+   *   fork: (turn: Turn) => import('./fork_view.js').Fork | null,
+   * }} state `isEmpty`: nothing was said yet, surely
    */
-  update(turns, { isEmpty, hasMore }) {
+  update(turns, { isEmpty, hasMore, author, fork }) {
     const { empty, older, scroller } = this.parts;
     const isEmptied = empty.hidden && isEmpty;
     const fromEnd = scroller.scrollHeight - scroller.scrollTop;
@@ -46,7 +51,7 @@ export class LogView {
     this.#place(turns);
     const results = resultsByCall(turns);
     for (const turn of turns) {
-      const around = { results, isLast: turn === turns.at(-1), author: this.actions.author(turn) };
+      const around = { results, isLast: turn === turns.at(-1), author: author(turn), fork: fork(turn) };
       this.#views.get(turn.key)?.update(around);
     }
     if (isEmptied) scroller.scrollTop = 0;
@@ -54,6 +59,14 @@ export class LogView {
     else if (!this.#follows && first !== undefined && first !== turns[0]?.key)
       scroller.scrollTop = scroller.scrollHeight - fromEnd;
     this.#keepUp();
+    this.#views.get(this.#chosen)?.fork.focus();
+    this.#chosen = '';
+  }
+
+  /** Another branch is on the page with the next update: who chose it reads on where it begins. @param {string} key */
+  chosen(key) {
+    this.#chosen = key;
+    this.#follow(false);
   }
 
   toEnd() {

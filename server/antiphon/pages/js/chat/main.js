@@ -9,19 +9,20 @@ import { Unlock } from '../shared/unlock.js';
 import { Answers } from './answers.js';
 import { Composer } from './composer.js';
 import { Entry } from './entry.js';
+import { isNamed } from './heads.js';
 import { ListView } from './list_view.js';
 import { LogView } from './log_view.js';
 import { ModelPicker } from './model_picker.js';
-import { people, typingWords, whoIs } from './people.js';
+import { authors, forkWords, people, typingWords } from './people.js';
 import { PeopleView } from './people_view.js';
 import { Rooms } from './rooms.js';
 import { watchSelection } from './selection.js';
 import { Shelf } from './shelf.js';
-import { activityWords, outcomeWords } from './status.js';
-import { newId, tabId } from './surroundings.js';
-import { isNamed } from './thread.js';
+import { Spoken } from './spoken.js';
+import { activityWords } from './status.js';
+import { newId, placesIn, tabId } from './surroundings.js';
 import { LOCAL_TIME, TOOLS, localTime } from './tools.js';
-import { answerText, isOver, openQuestions, transcript } from './turns.js';
+import { isOver, transcript } from './turns.js';
 import { Typing } from './typing.js';
 
 const SUGGESTIONS = [
@@ -38,8 +39,6 @@ const shelf = new Shelf(browserArea());
 /** @type {import('./types.js').Me} */
 const me = { id: null, role: 'driver', instance: tabId(tab) };
 const now = () => Date.now();
-/** Calls that were announced to a screen reader. @type {Set<string>} */
-const announced = new Set();
 let isDrawing = false;
 /** Signed in where that is needed: until then there is nothing to show or to remember. */
 let isIn = false;
@@ -52,7 +51,6 @@ const page = {
   trouble: byId('trouble', HTMLElement),
   loading: byId('loading', HTMLElement),
   activity: byId('activity', HTMLElement),
-  spoken: byId('spoken', HTMLElement),
   suggestions: byId('suggestions', HTMLElement),
   draft: byId('draft', HTMLTextAreaElement),
   ops: byId('ops', HTMLAnchorElement),
@@ -76,6 +74,7 @@ const client = new Antiphon({
   tools: TOOLS.map(({ name }) => ({ name })),
 });
 const connection = () => client.welcome?.connection_id ?? '';
+const spoken = new Spoken(byId('spoken', HTMLElement));
 const status = new StatusLine(() => void tryNow());
 const entry = new Entry(client, unlock, me, {
   onOffer: (models, agents) => picker.offer(models, agents),
@@ -87,7 +86,8 @@ const entry = new Entry(client, unlock, me, {
   onChange: draw,
 });
 const answers = new Answers({ me: () => me, connection, onChange: draw, onNotice: notice });
-const rooms = new Rooms(client, shelf, { now, newId, onNotice: notice, onList: drawList, onChange: onTurn });
+const places = placesIn(tab);
+const rooms = new Rooms(client, shelf, { now, newId, places, onNotice: notice, onList: drawList, onChange: onTurn });
 const typing = new Typing((state, label) => rooms.current.presence(state, label), now);
 const selection = watchSelection(draw);
 const picker = new ModelPicker(byId('model', HTMLSelectElement), pick);
@@ -114,7 +114,6 @@ const log = new LogView(
     older: byId('older', HTMLElement),
   },
   {
-    author,
     retry: (turn) => {
       rooms.current.head = { ...rooms.current.head, model: picker.select.value };
       rooms.current.retry(turn);
@@ -129,6 +128,7 @@ const log = new LogView(
     selection,
     takeFocus,
     giveFocusBack: focusDraft,
+    goTo,
   },
 );
 const composer = new Composer(
@@ -145,11 +145,7 @@ const composer = new Composer(
 function onTurn(thread, turn) {
   if (turn && isOver(turn)) drawList();
   if (thread !== rooms.current) return;
-  if (turn && isOver(turn)) setText(page.spoken, outcomeWords(turn)?.text ?? answerText(turn));
-  for (const { id, words } of turn ? openQuestions(turn) : []) {
-    if (!announced.has(id)) setText(page.spoken, words);
-    announced.add(id);
-  }
+  if (turn && thread.turns.includes(turn)) spoken.turn(turn);
   draw();
 }
 
@@ -198,10 +194,12 @@ function continueElsewhere(turn) {
   log.toEnd();
 }
 
-/** Where several people write, each turn says whose it is. @param {import('./types.js').Turn} turn */
-function author(turn) {
-  const isShared = rooms.current.turns.some((one) => one.author && one.author !== me.id);
-  return isShared ? (turn.author ? whoIs(turn.author, me) : 'You') : '';
+/** Shows another branch. @param {string} key of the turn that it begins with */
+function goTo(key) {
+  const turn = [...rooms.current.forks.values()].flat().find((one) => one.key === key);
+  if (!turn) return;
+  log.chosen(key);
+  rooms.current.goTo(turn);
 }
 
 /** @param {() => void} change another conversation is on the page after it */
@@ -264,12 +262,15 @@ function draw() {
     const { turns, problem, isLoaded } = current;
     const isLocked = entry.barred === 'locked';
     status.update(client.status, entry.barred, entry.why, navigator.onLine);
-    log.update(turns, { isEmpty: isLoaded && !turns.length && !problem, hasMore: current.hasMore });
+    const isEmpty = isLoaded && !turns.length && !problem;
+    const fork = forksOf(current);
+    log.update(turns, { isEmpty, hasMore: current.hasMore, author: authors(turns, me), fork });
     crowd.update(people(current.participants, me, connection()));
     drawHead(current);
-    drawActivity(turns);
+    drawActivity(current);
     page.loading.hidden = isLoaded || turns.length > 0;
-    page.trouble.hidden = !problem;
+    // What bars the whole page is said in the banner.
+    page.trouble.hidden = !problem || entry.barred !== null;
     setText(page.trouble, problem?.code === 'conversation_not_found' ? NOT_FOUND : (problem?.message ?? ''));
     unlock.update(isLocked);
     page.ops.hidden = !isIn || (me.role !== 'operator' && me.role !== 'admin');
@@ -277,6 +278,14 @@ function draw() {
     for (const button of page.suggestions.querySelectorAll('button'))
       button.disabled = isLocked || me.role === 'viewer';
   });
+}
+
+/** @param {import('./thread.js').Thread} thread */
+function forksOf({ forks }) {
+  const told = new Map([...forks].map(([turn, all]) => [turn, forkWords(turn, all, me)]));
+  for (const [turn, all] of forks)
+    if (all.every(({ author }) => author !== '')) spoken.fork(turn, told.get(turn)?.words ?? '');
+  return (/** @type {import('./types.js').Turn} */ turn) => told.get(turn) ?? null;
 }
 
 /** @param {import('./thread.js').Thread} thread */
@@ -292,12 +301,15 @@ function drawHead({ head, turns }) {
   if (location.href !== address) history.replaceState(null, '', address);
 }
 
-/** @param {import('./types.js').Turn[]} turns */
-function drawActivity(turns) {
+/** @param {import('./thread.js').Thread} thread */
+function drawActivity({ turns, isBusy, isRunning }) {
   const isConnected = client.status === 'open' || client.status === 'fallback';
   const does = activityWords(turns.at(-1), isConnected);
   const reads = me.role === 'viewer' ? 'Your key may read here, but not write' : '';
-  const words = [does?.text ?? '', typingWords(rooms.current.participants, me, connection()), reads].filter(Boolean);
+  const aside = isRunning && !isBusy ? 'An answer is being written in another branch' : '';
+  const words = [does?.text ?? '', aside, typingWords(rooms.current.participants, me, connection()), reads].filter(
+    Boolean,
+  );
   setText(page.activity, words.join(' · '));
   page.activity.classList.toggle('is-busy', does?.isBusy ?? false);
 }
@@ -345,7 +357,8 @@ function linked() {
 }
 
 async function tryNow() {
-  if (entry.barred) await enter();
+  if (entry.isOutdated) location.reload();
+  else if (entry.barred) await enter();
   else client.retryNow();
 }
 

@@ -8,6 +8,7 @@
  * @typedef {{connection: string, principal: string, role: string, state: string, label: string | null}} Participant
  * @typedef {{principal: string, name: string, isMe: boolean, state: string, count: number}} Person
  */
+import { titleFrom } from './turns.js';
 
 /** Everybody, where authentication is off: the name says nothing about who it is. */
 const ANYBODY = 'user:local';
@@ -22,6 +23,44 @@ export function nameOf(principal) {
 export function whoIs(principal, me) {
   if (principal.startsWith('system:')) return 'The server';
   return principal === me.id ? 'You' : nameOf(principal);
+}
+
+/** Whose a turn is; one that only this tab knows is of the person at it. @param {Turn} turn @param {Me} me */
+const writerOf = ({ author }, me) => (author === null ? 'You' : whoIs(author, me));
+
+/**
+ * Where several people write, each turn says whose it is.
+ * @param {Turn[]} turns @param {Me} me @returns {(turn: Turn) => string} empty where that goes without saying
+ */
+export function authors(turns, me) {
+  const isShared = turns.some(({ author }) => author && author !== me.id);
+  return (turn) => (isShared ? writerOf(turn, me) : '');
+}
+
+/** What was written within so long was written without knowing of each other, and is told so. */
+const SAME_MOMENT_MS = 10_000;
+
+/**
+ * Several turns answer the same one: who wrote, and which branches there are.
+ * @param {Turn} shown @param {Turn[]} all the shown one among them @param {Me} me
+ * @returns {import('./fork_view.js').Fork}
+ */
+export function forkWords(shown, all, me) {
+  const others = all.filter((turn) => turn !== shown);
+  // Where authentication is off, all have the name of this tab.
+  const isNameless = (/** @type {Turn} */ { author }) => author === ANYBODY || author === '';
+  const name = (/** @type {Turn} */ turn) => (isNameless(turn) ? nameOf(ANYBODY) : writerOf(turn, me));
+  const names = [...new Set(others.map(name))];
+  const who = names.length > 2 ? `${names.length} people` : names.join(' and ');
+  const isAtOnce = others.every(({ createdAt }) => Math.abs(createdAt - shown.createdAt) < SAME_MOMENT_MS);
+  return {
+    words: `${who} also wrote here${isAtOnce ? ' at the same moment' : ''}. You see one branch; what you write goes on from it.`,
+    ways: all.map((turn) => ({
+      key: turn.key,
+      label: [isNameless(turn) ? '' : writerOf(turn, me), titleFrom(turn.asked)].filter(Boolean).join(': '),
+      isShown: turn === shown,
+    })),
+  };
 }
 
 /** Of several things that connections of one person do, the one that says most. */

@@ -152,11 +152,11 @@ function replyCard() {
  * @param {boolean} isAnswered @param {boolean} isOver @param {{deadline: number} | undefined} call
  * @param {import('./types.js').HeldCall} known
  */
-function noteOf(isAnswered, isOver, call, { isGiven, late, by, working }) {
+function noteOf(isAnswered, isOver, call, { isGiven, isTaken, late, by, working }) {
   if (late) return by ? `${late} ${by}.` : late;
   if (isAnswered || by) return by;
   if (isOver) return 'This was not answered.';
-  if (isGiven) return 'Sending your answer…';
+  if (isGiven) return isTaken ? 'Answered' : 'Sending your answer…';
   if (working) return `${working} is writing an answer…`;
   return call ? `Waits until ${clockTime(call.deadline)}` : 'Answered';
 }

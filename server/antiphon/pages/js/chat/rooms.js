@@ -1,12 +1,13 @@
 /** The conversations that this tab follows: the one on the page, and those in which something still goes on. */
-import { Thread, isNamed, newHead } from './thread.js';
+import { isNamed, newHead } from './heads.js';
+import { Thread } from './thread.js';
 
 /**
  * @typedef {import('./types.js').Head} Head
  * @typedef {import('./types.js').Turn} Turn
  * @typedef {{
  *   now: () => number, newId: () => string, onNotice: (message: string) => void, onList: () => void,
- *   onChange: (thread: Thread, turn: Turn | null) => void,
+ *   onChange: (thread: Thread, turn: Turn | null) => void, places: import('./surroundings.js').Places,
  * }} Owner
  */
 
@@ -61,7 +62,7 @@ export class Rooms {
 
   /** @param {string} id */
   isRunning(id) {
-    return this.#find(id)?.isBusy ?? false;
+    return this.#find(id)?.isRunning ?? false;
   }
 
   /** Another tab changed its list. @param {StorageEvent} event */
@@ -97,6 +98,7 @@ export class Rooms {
       onChange: this.owner.onChange,
       onHead: () => this.owner.onList(),
       onNotice: this.owner.onNotice,
+      places: this.owner.places,
     });
     this.#threads.add(thread);
     return thread;
@@ -106,7 +108,7 @@ export class Rooms {
   #show(thread) {
     const before = this.current;
     this.current = thread;
-    if (before !== thread && !before.isBusy) this.#leave(before);
+    if (before !== thread && !before.isRunning) this.#leave(before);
     this.owner.onList();
     this.owner.onChange(thread, null);
   }

@@ -2,6 +2,8 @@
  * One conversation as this tab follows it: its history from the server, the runs that go on in it, whoever began
  * them, and what this tab has asked and the server has not confirmed.
  */
+import { Branches } from './branches.js';
+import { isNamed } from './heads.js';
 import { TOOLS } from './tools.js';
 import {
   describe,
@@ -17,7 +19,6 @@ import {
   show,
   takeInput,
   titleFrom,
-  visible,
 } from './turns.js';
 
 /**
@@ -32,28 +33,25 @@ import {
  * @typedef {{
  *   now: () => number, newId: () => string, onChange: (thread: Thread, turn: Turn | null) => void,
  *   onHead: (thread: Thread, head: Head) => void, onNotice: (message: string) => void,
+ *   places: import('./surroundings.js').Places,
  * }} Owner
  */
 
 /** How long a question waits for a person who is away from the screen. */
 const HOLD_S = 3600;
 const PAGE_TURNS = 20;
+/** What is read at once to find where branches part; the rest comes when somebody asks for older turns. */
+const MOST_PAGES = 5;
 /** A run is told of a moment before its row, and with it its input, can be read. */
 const INPUT_TRIES = 4;
 const INPUT_PAUSE_MS = 250;
 const NOT_ANSWERED = JSON.stringify({ error: 'The person went on without a result of this call.' });
-const UNNAMED = 'new_';
-
-/** @param {string} id of the list in this browser */
-export const isNamed = (id) => !id.startsWith(UNNAMED);
-
-/** @param {string} id @param {string} model @param {number} now @returns {Head} */
-export const newHead = (id, model, now) => ({ id: UNNAMED + id, title: '', model, createdAt: now, updatedAt: now });
 
 export class Thread {
   /** @type {Map<string, Turn>} */ #turns = new Map();
   /** @type {Map<string, Run>} */ #runs = new Map();
   /** @type {Conversation | null} */ #conversation = null;
+  /** @type {Branches} */ #branches;
   #isClosed = false;
   /** The history was read, as far as it was asked for. */
   isLoaded = false;
@@ -70,18 +68,39 @@ export class Thread {
     this.head = head;
     this.shelf = shelf;
     this.owner = owner;
+    this.#branches = new Branches(() => this.#turns.values(), {
+      get: () => owner.places.get(this.head.id),
+      keep: (runId) => owner.places.keep(this.head.id, runId),
+    });
     for (const unsent of shelf.unsent(head.id)) this.#take(unsent);
     if (isNamed(head.id)) this.#join();
     else this.isLoaded = true;
   }
 
-  /** What is shown, oldest first. */
+  /** What is shown, oldest first: of several branches the one that this tab looks at. */
   get turns() {
-    return visible(this.#turns.values());
+    return this.#branches.shown;
   }
 
+  /** Turns that are shown and were not the only ones to what they answer, with all that were. */
+  get forks() {
+    return this.#branches.forks;
+  }
+
+  /** Something goes on in what is shown. */
   get isBusy() {
     return this.turns.some((turn) => !isOver(turn));
+  }
+
+  /** Something goes on, also in another branch. */
+  get isRunning() {
+    return [...this.#turns.values()].some((turn) => !isOver(turn));
+  }
+
+  /** Another branch is shown, and continued by what is sent next. @param {Turn} turn the one that it begins with */
+  goTo(turn) {
+    this.#branches.show(turn);
+    this.#changed(null);
   }
 
   /** @param {Turn} turn */
@@ -112,14 +131,14 @@ export class Thread {
     const run = turn && this.runOf(turn);
     if (!turn || !run) return false;
     turn.said = [...turn.said, text];
-    this.owner.onChange(this, turn);
+    this.#changed(turn);
     try {
       await run.steer(text);
       return true;
     } catch (error) {
       turn.said = turn.said.filter((said) => said !== text);
       this.#failed(error);
-      this.owner.onChange(this, turn);
+      this.#changed(turn);
       return false;
     }
   }
@@ -129,12 +148,12 @@ export class Thread {
       const run = this.runOf(turn);
       if (isOver(turn) || turn.stopping || !run) continue;
       turn.stopping = true;
-      this.owner.onChange(this, turn);
+      this.#changed(turn);
       run.cancel('stopped by the person').catch((error) => {
         if (isOver(turn)) return;
         turn.stopping = false;
         this.#failed(error);
-        this.owner.onChange(this, turn);
+        this.#changed(turn);
       });
     }
   }
@@ -142,7 +161,7 @@ export class Thread {
   /** @param {Turn} turn */
   retry(turn) {
     if (!turn.runId) this.#drop(turn);
-    this.#begin({ input: sendable(turn.input), previousResponseId: turn.previousResponseId });
+    this.#begin({ input: sendable(turn.input), previousResponseId: turn.previousResponseId ?? null });
   }
 
   /** Older turns, if there are any. */
@@ -154,7 +173,7 @@ export class Thread {
   /** @param {'watching' | 'typing' | 'executing'} state @param {string} [label] */
   presence(state, label) {
     // Nobody misses it where nothing goes on.
-    if (this.isBusy) this.#conversation?.presence(state, label).catch(() => {});
+    if (this.isRunning) this.#conversation?.presence(state, label).catch(() => {});
   }
 
   /**
@@ -193,8 +212,11 @@ export class Thread {
     takeInput(turn, input);
     this.#turns.set(key, turn);
     if (problem) refuse(turn, problem);
-    else this.#create(turn, unsent);
-    this.owner.onChange(this, turn);
+    else {
+      this.#create(turn, unsent);
+      this.#branches.show(turn);
+    }
+    this.#changed(turn);
   }
 
   /** @param {Turn} turn @param {Unsent} unsent */
@@ -226,7 +248,7 @@ export class Thread {
     turn.runId = id;
     // After a reload the run may have come through its conversation first.
     for (const other of this.#turns.values()) if (other !== turn && other.runId === id) this.#turns.delete(other.key);
-    this.owner.onChange(this, turn);
+    this.#changed(turn);
   }
 
   /** @param {Turn} turn */
@@ -241,7 +263,7 @@ export class Thread {
     conversation.on('run', (run) => this.#adopt(run));
     conversation.on('participants', (participants) => {
       this.participants = participants;
-      this.owner.onChange(this, null);
+      this.#changed(null);
     });
     // Also after a lost connection: something may have begun and ended meanwhile.
     conversation.on('ready', () => void this.#load());
@@ -252,17 +274,21 @@ export class Thread {
   /** @param {string} [before] */
   async #load(before) {
     try {
-      const page = await this.#conversation?.history({ limit: PAGE_TURNS, before });
-      if (!page || this.#isClosed) return;
-      for (const past of page.data) this.#recall(past);
-      if (before || !this.isLoaded) this.hasMore = page.has_more;
+      for (let pages = 1, from = before; ; pages += 1) {
+        const page = await this.#conversation?.history({ limit: PAGE_TURNS, before: from });
+        if (!page || this.#isClosed) return;
+        for (const past of page.data) this.#recall(past);
+        if (from || !this.isLoaded) this.hasMore = page.has_more;
+        if (!page.has_more || pages === MOST_PAGES || this.#branches.isWhole) break;
+        from = page.data.at(-1)?.state.response_id;
+      }
       this.isLoaded = true;
       this.problem = null;
       this.#nameByHistory();
     } catch (error) {
       this.#unreadable(error);
     }
-    this.owner.onChange(this, null);
+    this.#changed(null);
   }
 
   /** Opened by a link, it has no title yet. */
@@ -278,7 +304,7 @@ export class Thread {
   #recall(past) {
     const id = past.state.response_id;
     const known = this.#byRun(id);
-    const turn = known ?? newTurn({ key: id, createdAt: past.state.created_at * 1000 });
+    const turn = known ?? newTurn({ key: id, createdAt: past.state.created_at * 1000, previousResponseId: undefined });
     // What is followed here is newer than what was asked for a moment ago.
     if (known && this.#runs.has(known.key)) {
       if (!known.input.length) takeInput(known, past.input);
@@ -294,11 +320,12 @@ export class Thread {
     const id = String(run.id);
     const known = this.#byRun(id);
     if (known && (isOver(known) || this.#runs.has(known.key))) return;
-    const turn = known ?? newTurn({ key: id, runId: id, createdAt: this.owner.now(), status: 'running' });
+    const unplaced = { createdAt: this.owner.now(), author: '', previousResponseId: undefined };
+    const turn = known ?? newTurn({ key: id, runId: id, status: 'running', ...unplaced });
     this.#turns.set(turn.key, turn);
     this.#follow(turn, run);
     if (!turn.input.length) void this.#readInput(turn);
-    this.owner.onChange(this, turn);
+    this.#changed(turn);
   }
 
   /** @param {Turn} turn */
@@ -314,14 +341,14 @@ export class Thread {
         await new Promise((resolve) => setTimeout(resolve, INPUT_PAUSE_MS * (tries + 1)));
       }
     }
-    this.owner.onChange(this, turn);
+    this.#changed(turn);
   }
 
   /** @param {Turn} turn @param {Run} run */
   #follow(turn, run) {
     this.#runs.set(turn.key, run);
     const changed = () => {
-      if (!this.#isClosed) this.owner.onChange(this, turn);
+      if (!this.#isClosed) this.#changed(turn);
     };
     run.on('response', (response) => {
       show(turn, /** @type {WireResponse} */ (response));
@@ -344,6 +371,12 @@ export class Thread {
     }
   }
 
+  /** @param {Turn | null} turn null: something else */
+  #changed(turn) {
+    if (this.isLoaded) this.#branches.settle();
+    this.owner.onChange(this, turn);
+  }
+
   /** @param {string} id */
   #byRun(id) {
     return [...this.#turns.values()].find(({ runId }) => runId === id);
@@ -355,7 +388,7 @@ export class Thread {
     if (error.code === 'conversation_not_found' && this.#turns.size) return;
     this.isLoaded = true;
     this.problem = { code: error.code, message: error.message };
-    this.owner.onChange(this, null);
+    this.#changed(null);
   }
 
   /** @param {any} error */

@@ -1,5 +1,6 @@
 /** One turn on the page: who asked what, the items of the answer, how it ended, what can be done. */
 import { copyButton, el, icon, setText } from '../shared/dom.js';
+import { ForkView } from './fork_view.js';
 import { itemView } from './item_view.js';
 import { outputText } from './items.js';
 import { outcomeWords } from './status.js';
@@ -14,10 +15,11 @@ import { answerText, isOver } from './turns.js';
  *   answer: (turn: Turn, answer: import('./types.js').Answer) => void,
  *   held: (turn: Turn, callId: string) => import('./types.js').HeldCall,
  *   writing: (callId: string) => void, selection: () => string,
- *   takeFocus: (field: HTMLElement) => void, giveFocusBack: () => void,
+ *   takeFocus: (field: HTMLElement) => void, giveFocusBack: () => void, goTo: (key: string) => void,
  * }} Actions
- * @typedef {{results: Map<string, string>, isLast: boolean, author: string}} Around `author`: who wrote it, empty where
- *   that goes without saying
+ * @typedef {{
+ *   results: Map<string, string>, isLast: boolean, author: string, fork: import('./fork_view.js').Fork | null,
+ * }} Around `author`: who wrote it, empty where that goes without saying
  */
 
 export class TurnView {
@@ -30,6 +32,7 @@ export class TurnView {
     this.turn = turn;
     this.actions = actions;
     this.carried = el('p', { class: 'carried', hidden: true });
+    this.fork = new ForkView(actions.goTo);
     this.author = el('p', { class: 'author', hidden: true });
     this.asked = el('div', { class: 'asked', hidden: true });
     this.body = el('div', { class: 'items' });
@@ -41,6 +44,7 @@ export class TurnView {
       'article',
       { class: 'turn', 'data-key': turn.key },
       this.carried,
+      this.fork.element,
       this.author,
       this.asked,
       this.body,
@@ -57,6 +61,7 @@ export class TurnView {
     const over = isOver(turn);
     const shown = turn.items.filter((item) => item && !isResult(item));
     const pending = new Map(turn.pending.map((call) => [call.call_id, call]));
+    this.fork.update(around.fork);
     this.#updateQuestion(around.author);
     this.#updateItems(shown, {
       isOver: over,

@@ -5,13 +5,17 @@
  * @typedef {import('./types.js').Item} Item
  * @typedef {import('./types.js').WireResponse} WireResponse
  */
-import { errorText, isClientCall, outputText, textOf } from './items.js';
+import { errorText, isClientCall, outputText, resultText, textOf } from './items.js';
 import { ASK_PERSON, READ_SELECTION, questionOf } from './tools.js';
 
 const OVER = new Set(['completed', 'incomplete', 'cancelled', 'failed', 'refused']);
 /** A response with one of these states can be continued; the others never became history. */
 const CONTINUABLE = new Set(['completed', 'incomplete', 'cancelled']);
 const TITLE_CHARS = 60;
+/** What is looked at for a title: a text may be long, and made to be searched for long. */
+const TITLE_FROM_CHARS = 1_000;
+/** The words of a link or a picture; its address may have parentheses of its own. */
+const LINK = /!?\[([^\]]*)\]\((?:[^()]|\([^()]*\))*\)/g;
 
 /** @param {Partial<Turn> & {key: string, createdAt: number}} given @returns {Turn} */
 export function newTurn(given) {
@@ -122,21 +126,26 @@ export function refuse(turn, { code, message }) {
 }
 
 /**
- * Those that are shown, oldest first: not the ones that were asked again. Of one parent two different questions are
- * both shown, because two people may have asked at once.
+ * Oldest first, without those that were asked again: a question is shown once, unless it was answered or continued.
  * @param {Iterable<Turn>} turns @returns {Turn[]}
  */
-export function visible(turns) {
+export function notAskedAgain(turns) {
   const sorted = [...turns].sort((a, b) => a.createdAt - b.createdAt);
+  const isContinued = (/** @type {Turn} */ { runId }) =>
+    runId !== null && sorted.some(({ previousResponseId }) => previousResponseId === runId);
   return sorted.filter(
     (turn, index) =>
       !isOver(turn) ||
       turn.status === 'completed' ||
+      isContinued(turn) ||
       !sorted
         .slice(index + 1)
         .some((later) => later.asked === turn.asked && later.previousResponseId === turn.previousResponseId),
   );
 }
+
+/** It goes on, or can be continued: it begins or continues a branch. @param {Turn} turn */
+export const canGoOn = (turn) => !isOver(turn) || (turn.runId !== null && CONTINUABLE.has(turn.status));
 
 /** The turn that the next create continues. @param {Turn[]} turns @returns {Turn | undefined} */
 export const parentOf = (turns) => turns.findLast((turn) => turn.runId && CONTINUABLE.has(turn.status));
@@ -157,7 +166,7 @@ export function resultsByCall(turns) {
     for (const item of [...turn.input, ...turn.items]) {
       if (/_call_output$/.test(item?.type)) results.set(item.call_id, outputText(item.output));
       if (item?.type === 'mcp_call' && item.approval_request_id)
-        results.set(item.approval_request_id, isDenied(item) ? 'Not allowed' : 'Allowed');
+        results.set(item.approval_request_id, resultText(!isDenied(item)));
     }
   }
   return results;
@@ -224,11 +233,12 @@ export function transcript(turns) {
 
 /** A line without the marks of Markdown. @param {string} text */
 export function titleFrom(text) {
-  const plain = text
+  const begin = text.trimStart().slice(0, TITLE_FROM_CHARS);
+  const plain = begin
     .replace(/^[#>*\s-]+/, '')
     .replace(/[`*]/g, '')
-    .replace(/\[([^\]]*)\]\([^)]*\)/g, '$1');
-  const line = (plain.trim() || text.trim()).replace(/\s+/g, ' ');
+    .replace(LINK, '$1');
+  const line = (plain.trim() || begin.trim()).replace(/\s+/g, ' ');
   const chars = [...line];
   return chars.length > TITLE_CHARS
     ? `${chars

@@ -25,9 +25,9 @@
  * @typedef {{call_id: string, by: string, instance?: string | null, at: number}} Resolved
  *
  * @typedef {{
- *   isGiven: boolean, late: string, by: string, working: string,
- * }} HeldCall what is known about a call beside its item: `isGiven`: this tab has answered and waits for the server;
- *   `late`: why the answer of this tab did not count; `by`: who has answered it, empty if it was this tab; `working`:
+ *   isGiven: boolean, isTaken: boolean, late: string, by: string, working: string,
+ * }} HeldCall what is known about a call beside its item: `isGiven`: this tab has answered; `isTaken`: the server
+ *   has taken that; `late`: why the answer of this tab did not count; `by`: who has answered it, empty if it was this tab; `working`:
  *   who is at it now
  *
  * @typedef {{
@@ -41,13 +41,13 @@
  *
  * @typedef {{
  *   key: string, runId: string | null, createdAt: number, author: string | null, model: string,
- *   input: Item[], asked: string, carried: number, previousResponseId: string | null, said: string[],
+ *   input: Item[], asked: string, carried: number, previousResponseId: string | null | undefined, said: string[],
  *   status: TurnStatus, items: Item[], waiting: boolean, pending: Pending[], resolved: Resolved[],
  *   participants: Participant[], stopping: boolean, stoppedBy: string | null, reason: string | null,
  *   problem: Problem | null,
  * }} Turn what somebody wrote and what came of it. `author`: a principal, null as long as only this tab knows the
- *   turn; `asked`: what of its input somebody wrote; `carried`: messages
- *   sent along before it; `said`: what this tab said to the run while it went on, and nobody has read yet
+ *   turn, empty until it is told; `asked`: what of its input somebody wrote; `carried`: messages sent along before it; `previousResponseId`:
+ *   undefined as long as nobody knows; `said`: what this tab said to the run while it went on, and nobody has read yet
  *
  * @typedef {{
  *   id: string, title: string, model: string, createdAt: number, updatedAt: number, was?: string,

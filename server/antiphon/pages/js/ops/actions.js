@@ -40,7 +40,10 @@ export class Actions {
       isLong: true,
     };
     const text = (await textDialog(asked))?.trim();
-    if (text) await this.#try(() => open.attached.steer(text));
+    if (!text) return;
+    const refusal = await open.steer(text);
+    // The panel says it, if it is still there.
+    if (refusal && open.isClosed) this.say(refusal);
   }
 
   /** @param {string} tenant @param {() => Promise<void>} done */

@@ -44,6 +44,17 @@ export class Api {
     return this.client.request('GET', `/v1/runs/${encodeURIComponent(id)}`);
   }
 
+  /** Newest first. @param {string} conversation @returns {Promise<RunState[]>} */
+  async runsOf(conversation) {
+    const path = `/v1/conversations/${encodeURIComponent(conversation)}/runs?limit=100`;
+    return (await this.client.request('GET', path)).data;
+  }
+
+  /** The run that this one continues. @param {string} id @returns {Promise<string | null>} */
+  async parentOf(id) {
+    return (await this.client.request('GET', `/v1/responses/${encodeURIComponent(id)}`)).previous_response_id;
+  }
+
   /** @param {string} tenant @param {boolean} cancel whether what runs ends too */
   pause(tenant, cancel) {
     return this.client.request('POST', `/v1/admin/tenants/${encodeURIComponent(tenant)}/pause`, { cancel });

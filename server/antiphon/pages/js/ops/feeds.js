@@ -62,11 +62,9 @@ export class Feeds {
     const feed = this.client.feed({ mode: 'latest', ...(tenant && { tenant }) });
     this.#feeds.set(tenant, feed);
     this.#standing.set(feed, { status: 'connecting', since: this.now() });
-    let isBeginning = true;
     feed.on('change', ({ upserted, removed }) => {
-      for (const run of upserted) this.rows.upsert(run, this.clock.now(), isBeginning);
+      for (const run of upserted) this.rows.upsert(run, this.clock.now());
       for (const id of removed) this.rows.remove(id);
-      if (feed.status === 'live') isBeginning = false;
       this.does.changed();
     });
     feed.on('event', ({ at }) => this.clock.heard(at));
@@ -75,7 +73,8 @@ export class Feeds {
       this.does.changed();
     });
     feed.on('status', (status) => {
-      if (status === 'reset') isBeginning = true;
+      // What it begins with was there before; a change may tell of that together with what came since.
+      if (status === 'live') for (const run of feed.rows.values()) this.rows.upsert(run, this.clock.now(), true);
       const before = this.#standing.get(feed);
       // Live again after it began anew: that is worth knowing for a while.
       if (!before || (status === 'live' && before.status === 'reset')) return;

@@ -1,8 +1,9 @@
 /** The line of totals with their charts. */
 import { el, setText } from '../shared/dom.js';
 import { Chart } from './chart.js';
+import { markEdges } from './edges.js';
 import { Series } from './series.js';
-import { count, milliseconds, rate } from './words.js';
+import { count, milliseconds, minuteOfDay, rate } from './words.js';
 
 const ERROR_LINES = 3;
 
@@ -15,6 +16,7 @@ export class FiguresView {
     this.firstToken = new Figure(place, 'first-token', 'First token, p50 and p99', ['--line-1', '--line-2']);
     this.errors = new Figure(place, 'errors', 'Errors by code', ['--line-3', '--line-2', '--line-1']);
     this.all = [this.runs, this.events, this.tokens, this.firstToken, this.errors];
+    markEdges(place);
   }
 
   /**
@@ -25,9 +27,10 @@ export class FiguresView {
    * @param {number | null} sample.eventsPerS @param {number | null} sample.tokensPerS
    * @param {import('./types.js').Quantiles | undefined} sample.firstToken undefined: not to be known here
    * @param {Map<string, number>} sample.errors what is new
-   * @param {[string, number][]} sample.errorSums since the page was opened, the largest first
+   * @param {[string, number][]} sample.errorSums the largest first
+   * @param {number | null} sample.errorsSince from when on they are counted, Unix seconds; null: not yet
    */
-  take({ at, totals, eventsPerS, tokensPerS, firstToken, errors, errorSums }) {
+  take({ at, totals, eventsPerS, tokensPerS, firstToken, errors, errorSums, errorsSince }) {
     this.runs.take(at, [totals.live, totals.waiting]);
     this.events.take(at, [eventsPerS]);
     this.tokens.take(at, [tokensPerS]);
@@ -40,7 +43,7 @@ export class FiguresView {
     this.events.say(rate(eventsPerS ?? 0));
     this.tokens.say(rate(tokensPerS ?? 0), 'of output, about');
     this.#sayFirstToken(firstToken);
-    this.#sayErrors(errorSums);
+    if (errorsSince !== null) this.#sayErrors(errorSums, errorsSince);
   }
 
   /** @param {ReturnType<typeof import('./arrange.js').totals>} totals of what the table knows of */
@@ -59,11 +62,11 @@ export class FiguresView {
     else this.firstToken.say(milliseconds(firstToken.p50), `p99 ${milliseconds(firstToken.p99)}`);
   }
 
-  /** @param {[string, number][]} sums */
-  #sayErrors(sums) {
+  /** The table has runs that failed before; that these are not among them is said. @param {[string, number][]} sums @param {number} since */
+  #sayErrors(sums, since) {
     const all = sums.reduce((sum, [, more]) => sum + more, 0);
     const words = sums.slice(0, ERROR_LINES).map(([code, more]) => `${count(more)} ${code}`);
-    this.errors.say(count(all), words.join(', ') || 'none while you watch');
+    this.errors.say(count(all), `${words.join(', ') || 'none'} since ${minuteOfDay(since)}`);
   }
 }
 

@@ -1,5 +1,6 @@
 /** The run that is open: its log from the start, its state, its timeline, and where a replay of it stands. */
 import { accumulate } from '../../vendor/antiphon.js';
+import { Chain } from './chain.js';
 import { Replay } from './replay.js';
 import { ENDED } from './words.js';
 
@@ -8,6 +9,7 @@ import { ENDED } from './words.js';
  * @typedef {import('../../vendor/antiphon.js').AntiphonError} AntiphonError
  * @typedef {import('./types.js').RunState} RunState
  * @typedef {import('./types.js').Moment} Moment
+ * @typedef {import('./types.js').Row} Row
  */
 
 /** The timeline is asked for again when the run changed, but not more often. */
@@ -28,6 +30,9 @@ export class OpenRun {
   hasTimeline = true;
   /** @type {AntiphonError | null} */
   problem = null;
+  /** What this page has said to it. @type {import('./steers.js').Said[]} */
+  said = [];
+  isClosed = false;
   #askedAt = -Infinity;
   #askedRevision = -1;
 
@@ -41,6 +46,7 @@ export class OpenRun {
     this.api = api;
     this.clock = clock;
     this.onChange = onChange;
+    this.chain = new Chain(api, id, onChange);
     this.attached = client.attach(id, { after: 'start' });
     this.attached.on('event', (event) => this.#heard(event));
     this.attached.on('state', () => onChange());
@@ -109,8 +115,34 @@ export class OpenRun {
     return this.replay !== null && this.position < this.replay.events;
   }
 
+  /** The run that this one continues. @returns {string | null} */
+  get before() {
+    return this.attached.response?.previous_response_id ?? null;
+  }
+
+  /** Looks for runs that continue this one. @param {Iterable<Row>} rows of the table */
+  lookAround(rows) {
+    if (this.#run && ENDED.has(this.#run.state)) void this.chain.look(this.#run, rows);
+  }
+
+  /** Says more to the run; what becomes of it is among what was said. @param {string} text @returns {Promise<string>} why not */
+  async steer(text) {
+    const said = { text, id: '', refusal: '' };
+    this.said.push(said);
+    this.onChange();
+    try {
+      said.id = (await this.attached.steer(text)).id;
+    } catch (error) {
+      said.refusal = error instanceof Error ? error.message : String(error);
+    }
+    this.onChange();
+    return said.refusal;
+  }
+
   close() {
-    this.attached.detach();
+    this.isClosed = true;
+    // The client goes on by itself with the run that follows a steered one.
+    for (let run = /** @type {typeof this.attached | null} */ (this.attached); run; run = run.successor) run.detach();
   }
 
   /** @param {any} event */

@@ -82,6 +82,8 @@ export class Page {
       draw,
       cancel: (run) => this.#open && void this.actions.cancel(run, this.#open),
       steer: (run) => this.#open && void this.actions.steer(run, this.#open),
+      open: (run) => this.go({ run }),
+      addressOf: (run) => `${location.pathname}${searchOf({ ...this.#view, run, server: false })}`,
     });
     this.serverView = new ServerView(close);
   }
@@ -205,6 +207,7 @@ export class Page {
       this.#sampler.sample(this.feeds.rows, this.watch.status, { now: at, isLive, mayAsk: this.mayAsk }),
     );
     if (this.#view.tenant === '*') this.#watchTenants();
+    this.#open?.lookAround(this.feeds.rows.byId.values());
     this.draw();
   }
 

@@ -32,7 +32,7 @@ export const COLUMNS = [
   { name: 'age', title: 'Age', sort: 'age', isNumber: true, text: ageWords },
   { name: 'tokens', title: 'Tokens', sort: 'tokens', isNumber: true, text: tokenWords },
   { name: 'rate', title: 'Tok/s', sort: 'rate', isNumber: true, text: rateWords },
-  { name: 'cost', title: 'Cost', sort: 'cost', isNumber: true, text: ({ run }) => money(run.cost) },
+  { name: 'cost', title: 'Cost', sort: 'cost', isNumber: true, text: costWords },
 ];
 
 /** Of a run that has ended the last state lists who was there. @param {Pick<Row, 'run'>} row */
@@ -58,8 +58,16 @@ export function ageWords(row, now) {
 
 /** @param {Row} row */
 export function tokenWords(row) {
-  return `${isEstimated(row) ? '~' : ''}${count(row.outputTokens)}`;
+  return about(isEstimated(row), count(row.outputTokens));
 }
+
+/** @param {Pick<Row, 'run'>} row */
+export function costWords({ run }) {
+  return about(run.usage_estimated === true, money(run.cost));
+}
+
+/** @param {boolean} isEstimate @param {string} words of a number; empty: it is not known */
+export const about = (isEstimate, words) => (isEstimate && words ? `~${words}` : words);
 
 /** @param {Row} row */
 function rateWords({ run, tokensPerS }) {

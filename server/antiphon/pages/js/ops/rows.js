@@ -32,8 +32,11 @@ export class Rows {
    * @param {boolean} isFromBefore it went on before it was watched: its state is as old as its last change
    */
   upsert(run, now, isFromBefore = false) {
-    const row = this.byId.get(run.response_id) ?? this.#add(run, now, isFromBefore);
-    if (run.state === 'failed' && !ENDED.has(row.run.state)) this.#fail(run.terminal?.code ?? 'unknown');
+    const known = this.byId.get(run.response_id);
+    // A run that was short may be told of for the first time when it is over.
+    const hasEnded = known ? !ENDED.has(known.run.state) : !isFromBefore;
+    if (run.state === 'failed' && hasEnded) this.#fail(run.terminal?.code ?? 'unknown');
+    const row = known ?? this.#add(run, now, isFromBefore);
     row.run = run;
     this.#advance(row, run.head, run.usage?.output_tokens ?? 0);
     if (ENDED.has(run.state)) row.tokensPerS = 0;
@@ -110,8 +113,11 @@ export class Rows {
   }
 }
 
-/** @param {Row} row */
-export const isEstimated = (row) => !ENDED.has(row.run.state) && row.head > row.countedHead;
+/** Whether events stand for tokens now. @param {Row} row */
+const isUncounted = (row) => !ENDED.has(row.run.state) && row.head > row.countedHead;
 
 /** @param {Row} row */
-const tokensOf = (row) => row.counted + (isEstimated(row) ? row.head - row.countedHead : 0);
+export const isEstimated = (row) => row.run.usage_estimated === true || isUncounted(row);
+
+/** @param {Row} row */
+const tokensOf = (row) => row.counted + (isUncounted(row) ? row.head - row.countedHead : 0);

@@ -4,14 +4,17 @@ import { clients } from './arrange.js';
 import { mayCancel, atLeast } from './api.js';
 import { callsOf } from './calls.js';
 import { CallsView } from './calls_view.js';
+import { ChainView } from './chain_view.js';
 import { PeopleView } from './people_view.js';
 import { ReplayView } from './replay_view.js';
-import { ageWords, pendingWords, tokenWords } from './row_view.js';
+import { about, ageWords, costWords, pendingWords, tokenWords } from './row_view.js';
 import { StateMark } from './state_mark.js';
+import { steersOf } from './steers.js';
+import { SteersView } from './steers_view.js';
 import { StreamView } from './stream_view.js';
 import { Tabs } from './tabs.js';
 import { TimelineView } from './timeline_view.js';
-import { ENDED, count, money, rate, shortId, timeOfDay } from './words.js';
+import { ENDED, count, rate, shortId, timeOfDay } from './words.js';
 
 /**
  * @typedef {import('./open_run.js').OpenRun} OpenRun
@@ -29,7 +32,8 @@ export class RunView {
   #open = null;
 
   /**
-   * @param {{close: () => void, cancel: (run: RunState) => void, steer: (run: RunState) => void, draw: () => void}} does
+   * @param {{close: () => void, cancel: (run: RunState) => void, steer: (run: RunState) => void, draw: () => void,
+   *   open: (run: string) => void, addressOf: (run: string) => string}} does
    */
   constructor(does) {
     this.mark = new StateMark();
@@ -39,6 +43,8 @@ export class RunView {
     this.steer = button('Steer', 'plain', () => this.#open?.run && does.steer(this.#open.run));
     this.chat = el('a', { class: 'plain button' }, 'Open in chat');
     this.note = el('p', { class: 'note', role: 'status' });
+    this.chain = new ChainView(does);
+    this.steers = new SteersView();
     this.facts = new Facts();
     this.stream = new StreamView();
     this.calls = new CallsView();
@@ -59,6 +65,8 @@ export class RunView {
       el('header', { class: 'panel-head' }, this.mark.element, this.title, copy, this.close),
       el('div', { class: 'panel-acts' }, this.cancel, this.steer, this.chat),
       this.note,
+      this.chain.element,
+      this.steers.element,
       this.facts.element,
       this.tabs.element,
     );
@@ -88,6 +96,8 @@ export class RunView {
     if (run?.conversation_id) this.chat.href = `./?conversation=${encodeURIComponent(run.conversation_id)}`;
     setText(this.note, noteOf(open, run));
     this.note.hidden = !this.note.textContent;
+    this.chain.update(open.before, open.chain.followers(run), run?.terminal?.successor ?? '');
+    this.steers.update(steersOf(run, open.said));
     this.facts.update(run, row, now);
     this.#updateParts(open, run, isLive, now);
   }
@@ -170,7 +180,8 @@ class Facts {
 /** @param {RunState} run @param {Row | undefined} row @param {number} now @returns {[string, string][]} */
 function factsOf(run, row, now) {
   const { usage } = run;
-  const output = row ? tokenWords(row) : count(usage?.output_tokens ?? 0);
+  const isEstimate = run.usage_estimated === true;
+  const output = row ? tokenWords(row) : about(isEstimate, count(usage?.output_tokens ?? 0));
   const fallback = run.fallback_from ? `${run.model}, in place of ${run.fallback_from}` : run.model;
   return [
     ['Agent', run.agent ?? ''],
@@ -184,9 +195,9 @@ function factsOf(run, row, now) {
     ['Step', String(run.step ?? 0)],
     ['Tool', run.current_tool ?? ''],
     ['Waits for', pendingWords({ run }, now)],
-    ['Tokens', `${usage ? `${count(usage.input_tokens)} in, ` : ''}${output} out`],
+    ['Tokens', `${usage ? `${about(isEstimate, count(usage.input_tokens))} in, ` : ''}${output} out`],
     ['Tokens a second', row?.tokensPerS ? rate(row.tokensPerS) : ''],
-    ['Cost', money(run.cost)],
+    ['Cost', costWords({ run })],
     [
       'Labels',
       Object.entries(run.labels ?? {})

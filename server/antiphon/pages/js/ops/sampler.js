@@ -5,7 +5,10 @@ import { Growth, NamedGrowth } from './series.js';
 export class Sampler {
   #events = new Growth();
   #tokens = new Growth();
-  #errors = new NamedGrowth();
+  /** @type {NamedGrowth | null} */
+  #errors = null;
+  /** @type {number | null} */
+  #errorsSince = null;
 
   /**
    * @param {import('./rows.js').Rows} rows
@@ -20,8 +23,7 @@ export class Sampler {
     }
     const sums = status?.totals;
     const isWaiting = mayAsk && !status;
-    // What has grown is only known from the second look on, so that nothing may stand for the first one.
-    const errors = isWaiting ? new Map() : this.#errors.take(sums ? Object.entries(sums.errors) : rows.failures);
+    const errors = isWaiting ? new Map() : this.#takeErrors(rows, sums ?? null, now);
     return {
       at: now,
       totals: totals(rows.byId.values()),
@@ -29,7 +31,18 @@ export class Sampler {
       tokensPerS: isLive ? this.#tokens.at(now, rows.tokens) : null,
       firstToken: sums ? sums.first_token_ms : isWaiting ? null : undefined,
       errors,
-      errorSums: this.#errors.largest(Infinity),
+      errorSums: this.#errors?.largest(Infinity) ?? [],
+      errorsSince: this.#errorsSince,
     };
+  }
+
+  /**
+   * The server's sums began long before the page did, those of the rows with it.
+   * @param {import('./rows.js').Rows} rows @param {import('./types.js').Totals | null} sums @param {number} now
+   */
+  #takeErrors(rows, sums, now) {
+    this.#errors ??= new NamedGrowth(sums === null);
+    this.#errorsSince ??= now;
+    return this.#errors.take(sums ? Object.entries(sums.errors) : rows.failures);
   }
 }

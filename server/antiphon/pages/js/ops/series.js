@@ -57,9 +57,14 @@ export class Growth {
 export class NamedGrowth {
   /** @type {Map<string, number>} */
   #before = new Map();
-  /** Growth since the page was opened. @type {Map<string, number>} */
+  /** Growth since they were first taken. @type {Map<string, number>} */
   sums = new Map();
   #isFirst = true;
+
+  /** @param {boolean} [beganWithUs] what they say at the first look has grown since the page was opened, too */
+  constructor(beganWithUs = false) {
+    this.#isFirst = !beganWithUs;
+  }
 
   /** @param {Iterable<[string, number]>} counters @returns {Map<string, number>} what is new, by name */
   take(counters) {

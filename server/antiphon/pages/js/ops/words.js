@@ -62,6 +62,9 @@ export function untilDeadline(deadline, now) {
 /** @param {number} at Unix seconds @returns {string} the time of day, where the reader is */
 export const timeOfDay = (at) => new Date(at * 1_000).toLocaleTimeString('en-GB');
 
+/** @param {number} at Unix seconds */
+export const minuteOfDay = (at) => timeOfDay(at).slice(0, 5);
+
 /** The end of an id is what tells two of one moment apart. @param {string} id */
 export const shortId = (id) => (id.length > 14 ? `…${id.slice(-8)}` : id);
 

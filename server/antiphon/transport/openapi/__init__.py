@@ -1,0 +1,1 @@
+"""The description of the HTTP side in the words of OpenAPI."""
