@@ -64,6 +64,16 @@ async def test_starting_after_goes_before_last_event_id() -> None:
         assert (await read_sse("GET", f"{url}&starting_after=1", headers=last)).events == whole.events[2:]
 
 
+async def test_a_stream_that_is_neither_true_nor_false_is_refused() -> None:
+    async with running_server() as server:
+        path = f"/v1/responses/{(await create(server))['id']}"
+        for given in ("325", "yes", "null"):
+            answer = await get(server, path, stream=given)
+            assert (answer.status_code, error_of(answer)["param"]) == (400, "stream"), given
+        for given in ("false", "0", "FALSE"):
+            assert (await get(server, path, stream=given)).json()["object"] == "response"
+
+
 async def test_a_cursor_from_the_future_is_told_where_the_log_ends() -> None:
     async with running_server() as server:
         response = await create(server)

@@ -41,7 +41,7 @@ async def big_stream(request: StubRequest, conn: StubConn) -> None:
         for _ in range(10):
             conn.sse(piece)
         await conn.flushed()
-        await asyncio.sleep(0.04)  # 25 MB a second: the disk keeps up, so that what grows is not its queue
+        await asyncio.sleep(0.1)  # 10 MB a second: also a busy disk keeps up, so that its queue does not grow
     for event in rest:
         conn.sse(event)
     conn.end()

@@ -33,7 +33,7 @@ export class FeedState {
   cursor: FeedCursor | null = null;
   /** Rows of a snapshot that is being told; null while deltas come. */
   #told: Map<string, RunState> | null = new Map();
-  /** How far the server's clock is ahead of ours, as the last delta showed it. */
+  /** How far the server's clock is ahead of ours at least: deltas take their time, those after a pause long. */
   #skewS = 0;
 
   /** A subscription begins: from the cursor if there is one, else with a snapshot. */
@@ -55,7 +55,7 @@ export class FeedState {
         this.#told = new Map();
         return NOTHING;
       case 'antiphon:feed.delta':
-        this.#skewS = frame.at - nowS;
+        this.#skewS = Math.max(this.#skewS || -Infinity, frame.at - nowS);
         return this.#delta(frame);
     }
   }

@@ -38,6 +38,7 @@ export class Feed extends Subscription<FeedEvents> implements AsyncIterable<Feed
   #tenant: string | null;
   #pruning: ReturnType<typeof setInterval>;
   #end: () => void;
+  #problem: AntiphonError | null = null;
   /** When the last frame came, in ms since 1970; 0 before the first. */
   updatedAt = 0;
   /** @internal Made by `client.feed`. */
@@ -64,7 +65,10 @@ export class Feed extends Subscription<FeedEvents> implements AsyncIterable<Feed
     return this.#status;
   }
 
-  /** Every delta from now on, until the feed is closed. */
+  /**
+   * Every delta from now on, until the feed is closed; throws what refused it. What is not taken is kept: who may
+   * fall behind reads `rows` instead.
+   */
   async *[Symbol.asyncIterator](): AsyncGenerator<FeedDelta, void, void> {
     const deltas: FeedDelta[] = [];
     let wake = () => {};
@@ -72,8 +76,10 @@ export class Feed extends Subscription<FeedEvents> implements AsyncIterable<Feed
     try {
       for (;;) {
         if (deltas.length) yield deltas.shift()!;
-        else if (this.#status === 'closed') return;
-        else await new Promise<void>((resolve) => (wake = resolve));
+        else if (this.#status === 'closed') {
+          if (this.#problem) throw this.#problem;
+          return;
+        } else await new Promise<void>((resolve) => (wake = resolve));
       }
     } finally {
       for (const one of off) one();
@@ -110,7 +116,8 @@ export class Feed extends Subscription<FeedEvents> implements AsyncIterable<Feed
     );
   }
 
-  protected override refused(): void {
+  protected override refused(problem: AntiphonError | null): void {
+    this.#problem = problem;
     this.close();
   }
 

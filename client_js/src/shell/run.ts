@@ -168,7 +168,7 @@ export class Run extends Emitter<RunEvents> implements AsyncIterable<LogEvent> {
   /** Reads no more of it. The run goes on. */
   detach(): void {
     if (!this.isWanted) return;
-    this.#stop('detached', new ConnectionFailed('This client does not read the run any more.', 'detached', false));
+    this.#stop('detached', new ConnectionFailed('The run is not read any more.', 'detached', false));
     this.session.leave(this);
   }
 
@@ -266,10 +266,7 @@ export class Run extends Emitter<RunEvents> implements AsyncIterable<LogEvent> {
     const { response } = this.#log;
     this.#over('ended');
     if (response && hasEnded(response.status)) this.#finish.resolve(response);
-    else
-      this.#finish.reject(
-        new ConnectionFailed('The run ended, but its response cannot be had.', 'response_not_found', false),
-      );
+    else this.#finish.reject(new ConnectionFailed('The run ended; its response is gone.', 'response_not_found', false));
     this.emit('end', response, null);
   }
 

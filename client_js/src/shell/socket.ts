@@ -17,7 +17,7 @@ export interface SocketOwner {
 /** The connection was lost before the answer came: whether the command was carried out is not known. */
 export class ConnectionLost extends ConnectionFailed {
   constructor() {
-    super('The connection was lost before the answer came.', 'connection_lost');
+    super('The connection was lost.', 'connection_lost');
   }
 }
 

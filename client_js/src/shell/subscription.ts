@@ -48,11 +48,11 @@ export abstract class Subscription<
   end(problem: AntiphonError | null): void {
     this.down();
     if (problem) (this as Emitter<{ error: [error: AntiphonError] }>)['emit']('error', problem);
-    this.refused();
+    this.refused(problem);
   }
 
-  /** It was refused for good. */
-  protected refused(): void {}
+  /** It was refused for good; null where the client was closed on purpose. */
+  protected refused(_problem: AntiphonError | null): void {}
 
   async #keepAsking(socket: Socket | null, stop: AbortSignal): Promise<void> {
     for (let attempt = 0; !stop.aborted; attempt++) {
@@ -60,11 +60,12 @@ export abstract class Subscription<
       try {
         await this.ask(socket);
         if (socket) return; // What follows comes by itself; a stream has ended.
+        attempt = -1;
       } catch (error) {
         if (stop.aborted || error instanceof ConnectionLost) return;
         const { retryable, retryAfterMs = 0 } = error as AntiphonError;
         (this as Emitter<{ error: [error: AntiphonError] }>)['emit']('error', error as AntiphonError);
-        if (!retryable) return this.refused();
+        if (!retryable) return this.refused(error as AntiphonError);
         waitMs = retryAfterMs;
       }
       await this.#session.rest(attempt, waitMs, stop);

@@ -31,7 +31,9 @@ for (const [how, options] of [
     const feed = one.feed();
     const conversation = one.conversation('conv_x');
     const reasons = Promise.all([once(feed, 'error'), once(conversation, 'error')]);
-    for await (const _ of feed) assert.fail('there is nothing to tell');
+    await assert.rejects(async () => {
+      for await (const _ of feed) assert.fail('there is nothing to tell');
+    }, AuthenticationError);
     for (const reason of (await reasons).flat()) assert.equal((reason as AuthenticationError).code, 'invalid_api_key');
   });
 

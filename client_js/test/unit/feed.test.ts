@@ -3,6 +3,9 @@ import { test } from 'node:test';
 import fc from 'fast-check';
 import { ENDED_STAY_S, FeedState, type FeedFrame } from '../../src/core/feed.js';
 import type { FeedDelta, RunState } from '../../src/index.js';
+import { AntiphonError } from '../../src/core/errors.js';
+import { Feed } from '../../src/shell/feed.js';
+import type { Session } from '../../src/shell/session.js';
 
 function row(id: number, revision: number, state: RunState['state'] = 'running', updated_at = 0): RunState {
   return { response_id: `resp_${id}`, revision, state, updated_at, created_at: 0, epoch: 'run' } as RunState;
@@ -104,4 +107,31 @@ test('ended rows leave in silence when their time is over, by the clock of the s
   assert.deepEqual(feed.prune(ENDED_STAY_S - 1).removed, []);
   assert.deepEqual(feed.prune(ENDED_STAY_S + 1).removed, ['resp_1']);
   assert.deepEqual([...feed.rows.keys()], ['resp_2']);
+});
+
+test('after a pause the clock of the server is not taken from old deltas', () => {
+  const feed = new FeedState();
+  feed.take({ type: 'antiphon:feed.bookmark', tenant: 't', epoch: 'e', rev: 0, initial: true }, 0);
+  const fields = { tenant: 't', epoch: 'e', event: 'run.updated', data: {}, op: 'upsert' as const };
+  feed.take({ type: 'antiphon:feed.delta', rev: 1, prev: 0, run: row(1, 1, 'running', 9), at: 9.9, ...fields }, 10);
+  // It slept; what happened meanwhile is told 600 s later.
+  feed.take({ type: 'antiphon:feed.delta', rev: 2, prev: 1, run: row(1, 2, 'completed', 20), at: 20, ...fields }, 620);
+  assert.deepEqual(feed.prune(620).removed, ['resp_1']);
+});
+
+test('a feed that is refused gives what it had, then the reason', async () => {
+  const session = { subscribe: () => () => {} } as unknown as Session;
+  const nothing = () => {};
+  const feed = new Feed(session, {}, () => false, nothing);
+  const deltas = feed[Symbol.asyncIterator]();
+  const first = deltas.next();
+  feed.take({ type: 'antiphon:feed.bookmark', tenant: 't', epoch: 'e', rev: 0, initial: true });
+  for (const rev of [1, 2, 3]) {
+    const fields = { tenant: 't', epoch: 'e', event: 'run.updated', data: {}, op: 'upsert', at: 0 };
+    feed.take({ type: 'antiphon:feed.delta', rev, prev: rev - 1, run: row(rev, rev), ...fields });
+  }
+  feed.end(new AntiphonError({ code: 'tenant_not_found', message: 'No.', retryable: false }));
+  const seen = [(await first).value!.rev, (await deltas.next()).value!.rev, (await deltas.next()).value!.rev];
+  assert.deepEqual(seen, [1, 2, 3]);
+  await assert.rejects(deltas.next(), { code: 'tenant_not_found' });
 });

@@ -82,7 +82,7 @@ class Turns:
         self._connection = connection
         self._memory = ConnectionMemory()
         self._lanes: Lanes[Ticket] = Lanes(
-            max_running=limits.running_per_connection,
+            max_running=1 if engine.settings.profile == "open-responses" else limits.running_per_connection,
             max_named=limits.named_lanes,
             max_waiting=limits.queued_per_connection,
         )

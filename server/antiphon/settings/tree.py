@@ -55,6 +55,11 @@ class Settings(BaseSettings):
         description="Processes that share the port on this machine; several share a Redis-compatible server, "
         "which is started for them unless `bus_url` names one.",
     )
+    profile: Literal["openai", "open-responses"] = Field(
+        "openai",
+        description="What a WebSocket may do at once. `openai`: a turn on each lane. `open-responses`: one turn, "
+        "as that specification has it; the creates of all lanes wait for each other.",
+    )
     data_dir: Path = Field(Path("~/.antiphon"), description="Database, lock, `scripts/`, perhaps `antiphon.toml`.")
     store_url: str = Field(
         "", description="`sqlite:///path` or `postgresql://user@host/db`; empty: `antiphon.db` in the data folder."

@@ -31,6 +31,14 @@ def order_of(request: Request) -> Literal["asc", "desc"]:
     return "desc"
 
 
+def wants_stream(request: Request) -> bool:
+    """Whether `stream` asks for events; absent is no. Raises RequestError."""
+    stream = request.query_params.get("stream", "").lower()
+    if stream not in ("true", "1", "false", "0", ""):
+        raise RequestError("stream is true or false.", param="stream")
+    return stream in ("true", "1")
+
+
 def check_include(request: Request) -> None:
     """What is kept is given whole. Names of what nobody knows are refused, as in a create. Raises RequestError."""
     query = request.query_params

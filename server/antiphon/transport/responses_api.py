@@ -26,7 +26,7 @@ from antiphon.runs.run import Create, Followed, Run
 from antiphon.runs.service import Started
 from antiphon.transport.body import principal_of, read_object
 from antiphon.transport.held_api import caller_of
-from antiphon.transport.queries import check_include, limit_of, order_of
+from antiphon.transport.queries import check_include, limit_of, order_of, wants_stream
 from antiphon.transport.replies import Json, error_response
 from antiphon.transport.sse import EventStream, follow
 
@@ -100,7 +100,7 @@ class ResponsesApi:
     async def retrieve(self, request: Request) -> Response:
         check_include(request)
         response_id = request.path_params["response_id"]
-        if request.query_params.get("stream", "").lower() not in ("true", "1"):
+        if not wants_stream(request):
             return await self._object(response_id, principal_of(request))
         source = await self._engine.directory.source(response_id, principal_of(request))
         after, epoch = _cursor(request)
