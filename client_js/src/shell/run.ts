@@ -168,7 +168,7 @@ export class Run extends Emitter<RunEvents> implements AsyncIterable<LogEvent> {
   /** Reads no more of it. The run goes on. */
   detach(): void {
     if (!this.isWanted) return;
-    this.#stop('detached', new ConnectionFailed('The run is not read any more.', 'detached', false));
+    this.#stop('detached', new ConnectionFailed('The run is not read now.', 'detached', false));
     this.session.leave(this);
   }
 

@@ -6,6 +6,9 @@ import type { Run } from './run.js';
 import type { Session } from './session.js';
 import { ConnectionLost, type Frame, type Socket } from './socket.js';
 
+/** A stream that lasted so long was a good one: what comes after it begins with short waits again. */
+const GOOD_MS = 60_000;
+
 export abstract class Subscription<
   Events extends { [name in keyof Events]: unknown[] } & { error: [error: AntiphonError] },
 > extends Emitter<Events> {
@@ -57,10 +60,11 @@ export abstract class Subscription<
   async #keepAsking(socket: Socket | null, stop: AbortSignal): Promise<void> {
     for (let attempt = 0; !stop.aborted; attempt++) {
       let waitMs = 0;
+      const begunAt = Date.now();
       try {
         await this.ask(socket);
         if (socket) return; // What follows comes by itself; a stream has ended.
-        attempt = -1;
+        if (Date.now() - begunAt > GOOD_MS) attempt = 0;
       } catch (error) {
         if (stop.aborted || error instanceof ConnectionLost) return;
         const { retryable, retryAfterMs = 0 } = error as AntiphonError;
