@@ -41,5 +41,5 @@ def _row(outcome: Outcome) -> str:
 
 
 def _cell(text: str) -> str:
-    """One line of a page, whatever a program wrote."""
-    return " ".join(text.split()).replace("|", "\\|")[:300]
+    """One line of a page, whatever a program wrote, without the folder in which it ran."""
+    return " ".join(text.replace(f"{ROOT}/", "").split()).replace("|", "\\|")[:300]

@@ -6,7 +6,7 @@ import pytest
 
 from tests.outside.__main__ import outcome_of
 from tests.outside.outcome import NotHereError, Outcome, Skipped
-from tests.outside.page import page
+from tests.outside.page import PAGE, page
 
 GOOD = Outcome("alpha", "1.2", "the wire", passed=5, skipped=[Skipped(2, "cases 12", "no compression")])
 BAD = Outcome("beta", "0.1", "the pages", passed=3, failures=["index.html:\n a | b"])
@@ -31,6 +31,11 @@ def test_a_failure_is_one_line_that_cannot_break_the_table() -> None:
     text = page([GOOD, BAD])
     assert "| beta | 0.1 | the pages | 3 | 1 | 0 |\n" in text
     assert text.endswith("- **beta**: index.html: a \\| b\n")
+
+
+def test_the_folder_in_which_it_ran_is_not_told() -> None:
+    failed = Outcome("beta", "0.1", "the pages", passed=3, failures=[f"at {PAGE}:7"])
+    assert page([failed]).endswith("- **beta**: at docs/conformance.md:7\n")
 
 
 async def test_a_suite_that_cannot_run_or_breaks_says_so_in_the_table() -> None:
