@@ -91,7 +91,9 @@ CODES: dict[str, CodeSpec] = {
     ),
     # Steering: in `response.steer.failed`, and over HTTP.
     "steering_not_supported": _request(
-        409, "Only the client that started this run may steer it, and nobody a turn of a conversation."
+        409,
+        "A plain client that is still connected started this run, so only it may steer it; nobody steers a turn "
+        "of a conversation.",
     ),
     "too_many_pending_steers": _request(429, "The run took all the steering messages it can.", retryable=True),
     "response_not_active": _request(409, "The run failed, was cancelled or is ending."),

@@ -7,6 +7,8 @@ import contextlib
 from collections.abc import AsyncIterator
 from typing import Any
 
+import pytest
+
 from antiphon.ops.feed.view import Audience
 from tests.feed.watching import watching
 from tests.http.calling import begin, ended, http, key_of, slow, until
@@ -197,6 +199,15 @@ async def test_what_cannot_be_meant_is_refused() -> None:
             refused = await watch.client.command("antiphon:feed.subscribe", **fields)
             assert (refused["type"], refused["code"], refused["param"]) == ("antiphon:error", code, param)
         assert server.app.engine.feeds.subscriptions == 0
+
+
+@pytest.mark.parametrize("field", ["agent", "state"])
+async def test_a_filter_of_too_many_values_is_refused_with_the_limit(field: str) -> None:
+    values = [f"a{number}" for number in range(101)] if field == "agent" else ["running"] * 101
+    async with running_server() as server, watching(server) as watch:
+        refused = await watch.client.command("antiphon:feed.subscribe", filter={field: values})
+        assert (refused["code"], refused["param"]) == ("invalid_command", f"filter.{field}")
+        assert "100" in refused["message"]
 
 
 async def test_a_connection_and_a_tenant_have_so_many_feeds() -> None:

@@ -15,8 +15,12 @@ def refusal(error: ValidationError, raw: dict[str, Any], code: str = "invalid_re
         (_path(e["loc"], raw, e["type"] == "missing"), e)
         for e in error.errors(include_url=False, include_input=False)
     ]
-    # A union tells of each of its branches; the one that got deepest is the one that was meant.
-    path, first = max((f for f in faults if f[0][:1] == faults[0][0][:1]), key=lambda fault: len(fault[0]))
+    # A union tells of each of its branches; the one that got deepest is the one that was meant, and among those
+    # the one that only found too much.
+    path, first = max(
+        (f for f in faults if f[0][:1] == faults[0][0][:1]),
+        key=lambda fault: (len(fault[0]), fault[1]["type"] == "too_long"),
+    )
     param = "".join(f"[{part}]" if isinstance(part, int) else f".{part[:80]}" for part in path).lstrip(".")
     param = param or getattr(first.get("ctx", {}).get("error"), "field", "")  # of a rule about several fields
     if first["type"] == "missing":

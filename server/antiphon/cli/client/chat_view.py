@@ -70,7 +70,7 @@ class ChatView:
         elif isinstance(told, Heard):
             self._screen.lines(["· heard"], amid=True)
         elif isinstance(told, Rewound):
-            self._screen.lines(["the server lost the last words of this answer; it goes on from before them"])
+            self._screen.lines(["the server lost the last words of this answer; what counts follows"])
 
     def _show_answered(self, told: Answered) -> None:
         if told.by == _DEADLINE:
