@@ -83,7 +83,7 @@ async def test_sockets_of_every_kind_are_told_and_closed_with_the_code_and_what_
 
 async def test_no_create_is_lost_while_a_node_drains_and_readiness_fails_first(postgres_url: str) -> None:
     """D-09: what is refused is refused aloud, and is taken once by the other node."""
-    timeouts = {"drain_pause_s": 0.5, "drain_s": 5.0}
+    timeouts = {"drain_pause_s": 0.5, "drain_s": 30.0}
     async with (
         StubUpstream(text(3)) as stub,
         cluster(postgres_url, lease_s=LONG_S, timeouts=timeouts, **stub_settings(stub)) as c,
